@@ -1,0 +1,1 @@
+"""Build, prove, sign and promote a family of GPU images, with evidence bound to digests."""

@@ -1,0 +1,17 @@
+"""The names that last: what appears in images, registries, caches and on the command line."""
+
+DISTRIBUTION = "gpu-image-pipeline"
+COMMAND = "pipeline"
+
+LABEL_IMAGE = f"{DISTRIBUTION}.image"
+LABEL_INPUT_HASH = f"{DISTRIBUTION}.input-hash"
+LABEL_INPUTS = f"{DISTRIBUTION}.inputs"
+LABEL_CLAIM = f"{DISTRIBUTION}.claim."
+LABEL_RUN = f"{DISTRIBUTION}.run"
+LABEL_OWNER = f"{DISTRIBUTION}.owner"
+
+ENV_CACHE = "PIPELINE_CACHE"
+ENV_BUILDER = "PIPELINE_BUILDER"
+ENV_CANDIDATES = "PIPELINE_CANDIDATES"
+ENV_RELEASES = "PIPELINE_RELEASES"
+ENV_ROOT = "PIPELINE_ROOT"

@@ -1,0 +1,223 @@
+"""Registry names and manifests as types: a digest and a tag are never confused, and parsing is at the edge.
+
+Grammar: OCI distribution specification 1.1, `distribution/reference`. The host rule is docker's: the first component is
+a host when it holds `.` or `:`, or is `localhost`.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pipeline.errors import InputError, ToolFailed
+
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
+MANIFEST_TYPES = (OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX)
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
+_HOST = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?")
+
+
+@dataclass(frozen=True, order=True)
+class Digest:
+    """`sha256:` and 64 hex digits."""
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.text):
+            raise InputError(f"`{self.text}` is not a sha256 digest")
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def hex(self) -> str:
+        """The 64 hex digits."""
+        return self.text.removeprefix("sha256:")
+
+    @classmethod
+    def of(cls, content: bytes) -> Self:
+        """The digest of `content`."""
+        return cls("sha256:" + hashlib.sha256(content).hexdigest())
+
+
+@dataclass(frozen=True, order=True)
+class Repository:
+    """A registry's host (with port) and a path in it: `localhost:5601/candidates/pytorch-cuda`."""
+
+    host: str
+    path: str
+
+    def __post_init__(self) -> None:
+        if not _HOST.fullmatch(self.host) or not _PATH.fullmatch(self.path):
+            raise InputError(f"`{self.host}/{self.path}` is not a repository", hint="write `host[:port]/path`, lower case")
+
+    def __str__(self) -> str:
+        return f"{self.host}/{self.path}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`host[:port]/path`; a name without a host is Docker Hub's."""
+        host, slash, path = text.partition("/")
+        if not slash or not ("." in host or ":" in host or host == "localhost"):
+            host, path = "docker.io", text if slash else f"library/{text}"
+        return cls(host, path)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the host is this machine."""
+        name = self.host if self.host.startswith("[") else self.host.partition(":")[0]
+        return name == "localhost" or name.startswith(("127.", "[::1]"))
+
+    def at(self, digest: Digest) -> "Pinned":
+        """The content `digest` in this repository."""
+        return Pinned(self, digest)
+
+    def tag(self, name: str) -> "Tagged":
+        """The tag `name` in this repository."""
+        return Tagged(self, name)
+
+
+@dataclass(frozen=True, order=True)
+class Pinned:
+    """Content: a repository and a digest."""
+
+    repository: Repository
+    digest: Digest
+
+    def __str__(self) -> str:
+        return f"{self.repository}@{self.digest}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`host/path[:tag]@sha256:…`; a tag beside a digest is dropped, the digest wins."""
+        name, at, digest = text.rpartition("@")
+        if not at:
+            raise InputError(f"`{text}` has no digest", hint="write `repository@sha256:…`")
+        return cls(_split_tag(name)[0], Digest(digest))
+
+
+@dataclass(frozen=True, order=True)
+class Tagged:
+    """A tag in a repository: it can move."""
+
+    repository: Repository
+    name: str
+
+    def __post_init__(self) -> None:
+        if not _TAG.fullmatch(self.name):
+            raise InputError(f"`{self.name}` is not a tag", hint="letters, digits, `_`, `.` and `-`, 128 at most")
+
+    def __str__(self) -> str:
+        return f"{self.repository}:{self.name}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """`host/path[:tag]`; the tag is `latest` when there is none."""
+        repository, tag = _split_tag(text)
+        return cls(repository, tag or "latest")
+
+
+def parse_reference(text: str) -> Pinned | Tagged:
+    """A reference with a digest is `Pinned`, any other `Tagged`."""
+    return Pinned.parse(text) if "@" in text else Tagged.parse(text)
+
+
+def _split_tag(text: str) -> tuple[Repository, str]:
+    head, colon, tail = text.rpartition(":")
+    if colon and "/" not in tail and "/" in text:
+        return Repository.parse(head), tail
+    if colon and "/" not in text:
+        return Repository.parse(head), tail
+    return Repository.parse(text), ""
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """What a manifest says of a piece of content; `size` in bytes."""
+
+    media_type: str
+    digest: Digest
+    size: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """An image manifest, byte for byte as the registry holds it, and what it says."""
+
+    body: bytes
+    media_type: str
+    config: Descriptor
+    layers: tuple[Descriptor, ...]
+    annotations: Mapping[str, str]
+
+    @property
+    def digest(self) -> Digest:
+        """The digest of the body."""
+        return Digest.of(self.body)
+
+    @property
+    def size(self) -> int:
+        """Compressed bytes of all layers."""
+        return sum(layer.size for layer in self.layers)
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        """Read an image manifest; raises `ToolFailed` on an index, schema 1 or anything unreadable."""
+        try:
+            data = json.loads(body)
+            media_type = data.get("mediaType", OCI_MANIFEST)
+            if media_type not in (OCI_MANIFEST, DOCKER_MANIFEST) or data.get("schemaVersion") != 2:
+                raise ToolFailed(f"the registry answered a `{media_type}` where an image manifest was meant")
+            config, layers = _descriptor(data["config"]), tuple(_descriptor(x) for x in data["layers"])
+        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+            raise ToolFailed(f"a manifest cannot be read: {error!r}") from error
+        return cls(body, media_type, config, layers, data.get("annotations") or {})
+
+
+@dataclass(frozen=True)
+class Config:
+    """The parts of an image's configuration that the pipeline reads."""
+
+    diff_ids: tuple[Digest, ...]
+    created: str
+    labels: Mapping[str, str]
+    environment: tuple[str, ...]
+    entrypoint: tuple[str, ...]
+    command: tuple[str, ...]
+    user: str
+    exposed: tuple[str, ...]
+    platform: str
+
+    @classmethod
+    def parse(cls, body: bytes) -> Self:
+        """Read an image configuration; raises `ToolFailed` on anything unreadable."""
+        try:
+            data = json.loads(body)
+            run: Mapping[str, Any] = data.get("config") or {}
+            return cls(
+                diff_ids=tuple(Digest(x) for x in data["rootfs"]["diff_ids"]),
+                created=data.get("created") or "",
+                labels=run.get("Labels") or {},
+                environment=tuple(run.get("Env") or ()),
+                entrypoint=tuple(run.get("Entrypoint") or ()),
+                command=tuple(run.get("Cmd") or ()),
+                user=run.get("User") or "",
+                exposed=tuple(run.get("ExposedPorts") or ()),
+                platform=f"{data['os']}/{data['architecture']}",
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+            raise ToolFailed(f"an image configuration cannot be read: {error!r}") from error
+
+
+def _descriptor(data: Mapping[str, Any]) -> Descriptor:
+    return Descriptor(data["mediaType"], Digest(data["digest"]), int(data["size"]), data.get("annotations") or {})
