@@ -46,7 +46,7 @@ def verb(name: str, summary: str) -> None:
         run(session, environment(session, "pipeline"), "-m", "pipeline", name, *session.posargs)
 
     session.__doc__ = summary
-    nox.session(session, name=name)
+    nox.session(name=name)(session)
 
 
 verb("setup", "Find or get the tools, start what is missing; `-- --stop` stops what was started.")
@@ -67,7 +67,7 @@ def own(check: Callable[[nox.Session, str], None]) -> None:
         check(session, environment(session, "dev"))
 
     session.__doc__ = check.__doc__
-    nox.session(session, name=check.__name__)
+    nox.session(name=check.__name__)(session)
 
 
 @own

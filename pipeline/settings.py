@@ -20,6 +20,8 @@ class Settings:
     """A buildx builder of the user's, in place of our own."""
     ci: bool = False
     """Whether a CI system runs us (folds, no live progress)."""
+    statements: Path | None = None
+    """Where unsigned statements go, in place of `.pipeline/statements`."""
 
     @property
     def images(self) -> Path:

@@ -1,0 +1,163 @@
+"""Arguments → one verb → exit code; the only place that reads the environment and the clock."""
+
+import argparse
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from pipeline import names
+from pipeline.command import Runner
+from pipeline.console import Console
+from pipeline.errors import InputError, Interrupted, PipelineError, Terminated
+from pipeline.settings import Settings
+
+
+def run() -> NoReturn:
+    """The `pipeline` command."""
+    sys.exit(main(sys.argv[1:], os.environ))
+
+
+def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run one verb; returns its exit code (design: 0 ok, 1 bug, 2 input, … 130 and 143 interrupted)."""
+    arguments = parser().parse_args(argv)
+    console = Console(stderr=sys.stderr, environment=environment)
+    runner = Runner(environment)
+    _stop_on_signals(runner, console)
+    try:
+        from pipeline import verbs
+
+        call = verbs.Call(
+            arguments=arguments,
+            settings=_settings(arguments, environment),
+            environment=dict(environment),
+            run=runner,
+            console=console,
+            now=lambda: datetime.now(UTC),
+            run_id=environment.get("GITHUB_RUN_ID") or environment.get("CI_JOB_ID") or secrets.token_hex(6),
+        )
+        code = verbs.VERBS[arguments.verb](call)
+        sys.stdout.flush()
+    except PipelineError as error:
+        console.error(error)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs and their options; no abbreviations."""
+    top = argparse.ArgumentParser(prog=names.COMMAND, description=_summary(), allow_abbrev=False)
+    top.add_argument("--version", action="version", version=_version())
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+
+    setup = _verb(verbs, "setup", "find or get the tools, start what is missing")
+    setup.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
+    doctor = _verb(verbs, "doctor", "say what is wrong with this machine, and the remedy")
+    new = _verb(verbs, "new", "write the folder of a new image that already builds")
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")
+    lint = _verb(verbs, "lint", "find faults in Dockerfiles and locks", images=True)
+    plan = _verb(verbs, "plan", "say for each image whether it is built or reused, and why", images=True)
+    plan.add_argument("--bake", action="store_true", help="print the definition for `docker buildx bake`")
+    explain = _verb(verbs, "explain", "list what an image's input hash is made of, and what changed")
+    explain.add_argument("image", metavar="IMAGE")
+    build = _verb(verbs, "build", "build what has no candidate yet, parents first", images=True)
+    build.add_argument("--twice", action="store_true", help="build without cache a second time and compare the digests")
+    for command in (plan, build):
+        command.add_argument("--rebuild", action="store_true", help="build although a candidate exists")
+    test = _verb(verbs, "test", "check the candidates", images=True)
+    test.add_argument("--lane", choices=("cpu", "gpu"), action="append", help="only this lane (may be given twice)")
+    test.add_argument("--require-gpu", action="store_true", help="a GPU lane that cannot run is exit 75")
+    test.add_argument("-k", dest="select", metavar="WORDS", help="only matching checks; nothing is recorded")
+    test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
+    start = _verb(verbs, "run", "start an image as its users do")
+    start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
+    start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
+
+    for command in (doctor, lint, plan, explain, build, test, update):
+        command.add_argument("--json", action="store_true", help="data on stdout")
+    for command in (setup, doctor, build):
+        command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")
+    for command in (build, test):
+        command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+        command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements go")
+    return top
+
+
+def _verb(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, *, images: bool = False
+) -> argparse.ArgumentParser:
+    command = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    command.add_argument("--root", type=Path, metavar="DIR", help=f"the folder that holds images/ ({names.ENV_ROOT})")
+    command.add_argument("--candidates", metavar="REPOSITORY", help=f"where builds write ({names.ENV_CANDIDATES})")
+    command.add_argument("--releases", metavar="REPOSITORY", help=f"where promotions write ({names.ENV_RELEASES})")
+    if images:
+        command.add_argument("images", nargs="*", metavar="IMAGE", help="all when none is named")
+    return command
+
+
+def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    root = arguments.root or environment.get(names.ENV_ROOT)
+    root = Path(root).resolve() if root else _find_root(Path.cwd())
+    return Settings(
+        root=root,
+        cache=_cache(environment),
+        candidates=arguments.candidates or environment.get(names.ENV_CANDIDATES) or None,
+        releases=arguments.releases or environment.get(names.ENV_RELEASES) or None,
+        builder=getattr(arguments, "builder", None) or environment.get(names.ENV_BUILDER) or None,
+        ci=bool(environment.get("CI")),
+        statements=getattr(arguments, "statements", None),
+    )
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    if chosen := environment.get(names.ENV_CACHE):
+        return Path(chosen).resolve()
+    from platformdirs import user_cache_path
+
+    return user_cache_path(names.DISTRIBUTION, appauthor=False)
+
+
+def _find_root(start: Path) -> Path:
+    for folder in (start, *start.parents):
+        if (folder / "images" / "catalog.yaml").is_file():
+            return folder
+    raise InputError(
+        f"there is no `images/catalog.yaml` in `{start}` or above it", hint="go to the project's folder, or name it with `--root`"
+    )
+
+
+def _stop_on_signals(runner: Runner, console: Console) -> None:
+    def stop(signum: int, _: FrameType | None) -> NoReturn:
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, lambda *_: console.say("stopping; what runs is being ended"))
+        runner.stop(signum)
+        raise Terminated("terminated") if signum == signal.SIGTERM else Interrupted("interrupted")
+
+    signal.signal(signal.SIGINT, stop)
+    signal.signal(signal.SIGTERM, stop)
+
+
+def _summary() -> str:
+    return "Build, prove, sign and promote a family of GPU images."
+
+
+def _version() -> str:
+    try:
+        return metadata.version(names.DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return "from a checkout"
+
+
+if __name__ == "__main__":
+    run()
