@@ -1,0 +1,153 @@
+"""Fakes that several test files share."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
+
+
+@dataclass
+class Answer:
+    """A canned answer; `length` lies about the body's size, then the connection breaks."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    length: int | None = None
+
+
+@dataclass
+class FakeRegistry:
+    """An OCI registry in memory, over real HTTP on loopback; `canned` answers come first, in order, once each."""
+
+    host: str = ""
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    canned: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
+    requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+
+    def repository(self, path: str = "team/images") -> Repository:
+        return Repository(self.host, path)
+
+    def put_blob(self, content: bytes) -> dict[str, Any]:
+        digest = "sha256:" + hashlib.sha256(content).hexdigest()
+        self.blobs[digest] = content
+        return {"mediaType": "application/octet-stream", "digest": digest, "size": len(content)}
+
+    def put_manifest(self, repository: Repository, data: Mapping[str, Any], tag: str = "") -> Pinned:
+        body = json.dumps(data).encode()
+        digest = Digest.of(body)
+        self.manifests[repository.path, str(digest)] = body
+        if tag:
+            self.manifests[repository.path, tag] = body
+        return repository.at(digest)
+
+    def put_image(
+        self,
+        repository: Repository,
+        *,
+        layers: tuple[bytes, ...] = (b"a layer",),
+        created: str = "2025-01-29T00:00:00Z",
+        labels: Mapping[str, str] | None = None,
+        platform: str = "linux/amd64",
+        tag: str = "",
+        rewritten: bool = False,
+    ) -> Pinned:
+        """An image whose diff-ids are the digests of its layers' bytes."""
+        system, _, machine = platform.partition("/")
+        config = {
+            "os": system,
+            "architecture": machine,
+            "created": created,
+            "config": {"Labels": dict(labels or {})},
+            "rootfs": {"type": "layers", "diff_ids": [str(Digest.of(layer)) for layer in layers]},
+            "history": [{"created_by": f"step {number}"} for number in range(len(layers))],
+        }
+        note = {"annotations": {"buildkit/rewritten-timestamp": "1738108800"}} if rewritten else {}
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": self.put_blob(json.dumps(config).encode()),
+            "layers": [self.put_blob(layer) | note for layer in layers],
+        }
+        return self.put_manifest(repository, manifest, tag)
+
+
+@contextmanager
+def fake_registry() -> Iterator[FakeRegistry]:
+    """Serve a `FakeRegistry` on a free port of loopback."""
+    registry = FakeRegistry()
+    handler = type("Handler", (_Handler,), {"registry": registry})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    registry.host = f"127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield registry
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    registry: FakeRegistry
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_PUT(self) -> None:
+        self._answer()
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def _answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.registry.requests.append((self.command, self.path, dict(self.headers)))
+        canned = self.registry.canned.get((self.command, self.path))
+        answer = canned.pop(0) if canned else self._real(body)
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(answer.body)
+        if answer.length is not None:
+            self.close_connection = True
+
+    def _real(self, body: bytes) -> Answer:
+        registry, path = self.registry, self.path.partition("?")[0].removeprefix("/v2/")
+        if not path:
+            return Answer(200)
+        for kind in ("/manifests/", "/blobs/", "/tags/"):
+            name, found, last = path.rpartition(kind)
+            if found:
+                break
+        if kind == "/blobs/":
+            return Answer(200, registry.blobs[last]) if last in registry.blobs else unknown("BLOB_UNKNOWN")
+        if kind == "/tags/":
+            tags = sorted(tag for path, tag in registry.manifests if path == name and not tag.startswith("sha256:"))
+            return Answer(200, json.dumps({"tags": tags}).encode()) if tags else unknown("NAME_UNKNOWN")
+        if self.command == "PUT":
+            registry.manifests[name, last] = registry.manifests[name, str(Digest.of(body))] = body
+            return Answer(201)
+        if (name, last) not in registry.manifests:
+            return unknown("MANIFEST_UNKNOWN")
+        held = registry.manifests[name, last]
+        return Answer(200, held, {"Docker-Content-Digest": str(Digest.of(held)), "Content-Type": OCI_MANIFEST})
+
+
+def unknown(code: str) -> Answer:
+    return Answer(404, json.dumps({"errors": [{"code": code, "message": f"{code.lower()} to this registry"}]}).encode())
