@@ -1,0 +1,204 @@
+"""Reaching the engine, and its errors in our words."""
+
+import getpass
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from http.client import HTTPException
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pipeline import names
+from pipeline.engine.owners import Owner, gone
+from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
+
+if TYPE_CHECKING:
+    from docker import APIClient
+
+TIMEOUT = 120
+"""Seconds that the engine may take between two bytes of an answer."""
+READS_ZSTD = 23
+"""The first major version of Docker that reads zstd layers (moby 22.06 was released as 23.0)."""
+
+_MARKED = {"label": names.LABEL_OWNER}
+_GIVES_UP = ("unauthorized", "denied", "no basic auth", "authentication required")
+_PASSES = ("connection refused", "i/o timeout", "no such host", "toomanyrequests", "tls handshake", "reset by peer", "eof")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the engine says of itself."""
+
+    version: str
+    root: str
+    """Its data folder, as it sees it."""
+    gpus: bool
+    """Whether it can hand out NVIDIA GPUs, by its runtime or by CDI."""
+    desktop: bool
+    """Whether it runs in a virtual machine of Docker Desktop, whose loopback is not this machine's."""
+
+    @property
+    def reads_zstd(self) -> bool:
+        """Whether it can pull and load layers compressed with zstd."""
+        return int(self.version.partition(".")[0] or 0) >= READS_ZSTD
+
+
+@dataclass(frozen=True)
+class Engine:
+    """An engine that answered; `run` and `owner` mark all that this run makes in it."""
+
+    client: "APIClient"
+    facts: Facts
+    run: str
+    owner: Owner = field(default_factory=Owner.current)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of what must not outlive this process."""
+        return {names.LABEL_RUN: self.run, names.LABEL_OWNER: str(self.owner)}
+
+    def free(self) -> int | None:
+        """Free bytes in the engine's folder; `None` where that folder is not on this machine."""
+        if not self.client.base_url.startswith("http+docker://localhost"):
+            return None
+        with suppress(OSError):
+            return shutil.disk_usage(self.facts.root).free
+        return None
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.client.close()
+
+
+def connect(environment: Mapping[str, str], *, run: str) -> Engine:
+    """The engine that `DOCKER_HOST`, the docker context or the default socket names, cleared of what dead runs left.
+
+    Raises `ToolUnfit` when none answers or this user may not use it.
+    """
+    import docker
+
+    try:
+        client = docker.from_env(environment=dict(environment), version="auto", timeout=TIMEOUT).api
+        facts = _facts(client)
+    except (docker.errors.DockerException, OSError) as error:
+        raise _unreachable(error, environment) from error
+    engine = Engine(client, facts, run)
+    with calling("clearing what ended runs left"):
+        _sweep_containers(engine)
+    return engine
+
+
+def _facts(client: "APIClient") -> Facts:
+    info = client.info()
+    runtimes, devices = info.get("Runtimes") or {}, info.get("DiscoveredDevices") or ()
+    return Facts(
+        version=str(info.get("ServerVersion", "")),
+        root=str(info.get("DockerRootDir", "")),
+        gpus="nvidia" in runtimes or any("nvidia.com/gpu" in str(device.get("ID")) for device in devices),
+        desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
+    )
+
+
+def _sweep_containers(engine: Engine) -> None:
+    """Remove the containers whose owner is dead."""
+    for found in engine.client.containers(all=True, filters=_MARKED):
+        if _left_over(engine, found, running=found.get("State") in ("running", "paused")):
+            _unless_gone(partial(engine.client.remove_container, found["Id"], v=True, force=True))
+
+
+def sweep_images(engine: Engine) -> None:
+    """Remove the half-loaded images whose owner is dead; until another load has ended well they spare it their layers."""
+    for found in engine.client.images(filters=_MARKED):
+        if _left_over(engine, found, running=False):
+            _unless_gone(partial(engine.client.remove_image, found["Id"], noprune=True))
+
+
+def inspect(engine: Engine, name: str) -> Mapping[str, Any] | None:
+    """What the engine says of an image; `None` when it has none of that name."""
+    from docker.errors import ImageNotFound, NotFound
+
+    with calling(f"looking at `{name}`"):
+        try:
+            found: Mapping[str, Any] = engine.client.inspect_image(name)  # type: ignore[no-untyped-call]
+        except (ImageNotFound, NotFound):
+            return None
+    return found
+
+
+def _left_over(engine: Engine, found: Mapping[str, Any], *, running: bool) -> bool:
+    owner = Owner.parse((found.get("Labels") or {}).get(names.LABEL_OWNER, ""))
+    return owner is not None and gone(owner, me=engine.owner, running=running)
+
+
+def _unless_gone(remove: Callable[[], object]) -> None:
+    """Remove something that another run may be removing too."""
+    from docker.errors import APIError
+
+    try:
+        remove()
+    except APIError as error:
+        if error.status_code not in (404, 409):
+            raise
+
+
+@contextmanager
+def calling(what: str) -> Iterator[None]:
+    """Translate the SDK's errors while the engine is at `what`."""
+    from docker.errors import APIError, DockerException
+    from urllib3.exceptions import HTTPError
+
+    try:
+        yield
+    except APIError as error:
+        refuse(what, str(error.explanation or error), error)
+    except (DockerException, OSError, HTTPException, HTTPError) as error:
+        raise Temporary(f"the engine went away at {what}: {error}", hint="`pipeline doctor` says whether it answers") from error
+
+
+def refuse(what: str, text: str, cause: BaseException | None = None) -> NoReturn:
+    """Raise the error that the engine's own words `text` mean."""
+    low = text.lower()
+    kind: type[PipelineError] = ToolFailed
+    hint = ""
+    if "no space left" in low:
+        kind, hint = Temporary, "`docker system df` shows what fills the engine's folder"
+    elif any(words in low for words in _GIVES_UP):
+        kind, hint = RegistryRefused, "`docker login` again, as somebody who may read it"
+    elif any(words in low for words in _PASSES):
+        kind = Temporary
+    raise kind(f"the engine failed at {what}: {text}", hint=hint) from cause
+
+
+def _unreachable(error: BaseException, environment: Mapping[str, str]) -> ToolUnfit:
+    causes = tuple(_causes(error))
+    where = environment.get("DOCKER_HOST") or "its socket"
+    if any(isinstance(cause, PermissionError) for cause in causes):
+        return ToolUnfit(
+            f"docker's socket refused user `{_user()}`",
+            hint=f"`sudo usermod -aG docker {_user()}` and log in again (members of that group are as good as root), "
+            "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
+        )
+    if any(isinstance(cause, FileNotFoundError | ConnectionRefusedError) for cause in causes):
+        return ToolUnfit(f"no docker engine answers at {where}", hint="`pipeline setup` starts one, or says how")
+    return ToolUnfit(f"the docker engine at {where} cannot be used: {error}", hint="`docker version` shows what it answers")
+
+
+def _user() -> str:
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return str(os.getuid())
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """`error` and all that it was raised for, the SDK's and urllib3's wrapping in arguments included."""
+    seen: set[int] = set()
+    waiting: list[BaseException] = [error]
+    while waiting:
+        this = waiting.pop()
+        if id(this) in seen:
+            continue
+        seen.add(id(this))
+        yield this
+        waiting += [x for x in (this.__cause__, this.__context__, *this.args) if isinstance(x, BaseException)]

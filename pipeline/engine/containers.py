@@ -1,0 +1,269 @@
+"""Running a container: files in, a hard deadline that this side keeps, files and a bounded log out, always removed."""
+
+import io
+import math
+import secrets
+import tarfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pipeline import names
+from pipeline.engine.connection import Engine, calling
+from pipeline.errors import Temporary, ToolFailed, ToolUnfit
+from pipeline.story import Story
+
+if TYPE_CHECKING:
+    from docker.types import DeviceRequest
+
+LOG_LIMIT = 8 * 2**20
+"""Bytes of a container's output that the engine keeps: the newest."""
+PIDS = 8192
+"""Processes and threads that a container may have."""
+ATTEMPTS = 3
+NO_GPU = "could not select device driver"
+"""What the engine says when GPUs are asked for and it has no way to hand them out (moby `daemon/devices_linux.go`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """A container as it is to be; an empty `command` or `entrypoint` is the image's own."""
+
+    image: str
+    """The engine's id of it."""
+    command: Sequence[str] = ()
+    entrypoint: Sequence[str] = ()
+    user: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    read_only: bool = False
+    tmpfs: Mapping[str, str] = field(default_factory=dict)
+    volume: str = ""
+    """A folder inside that is a volume of its own, so that files can be put there although the root is read-only."""
+    binds: Sequence[str] = ()
+    """`/here:/there[:ro]`."""
+    ports: Sequence[int] = ()
+    """TCP ports inside that this machine reaches on loopback; none: no network at all."""
+    shm_size: str = "2g"
+    memory: str = ""
+    """Such as `512m`; empty: what the machine has."""
+    gpus: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a container ended; `code` is 137 when it was killed."""
+
+    code: int
+    timed_out: bool
+    out_of_memory: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container that exists."""
+
+    engine: Engine
+    name: str
+
+    def put(self, folder: str, archive: bytes) -> None:
+        """Unpack a tar archive into `folder`, also before the start and with a read-only root if it is a volume."""
+        with calling(f"copying into `{self.name}`"):
+            self.engine.client.put_archive(self.name, folder, archive)
+
+    def get(self, path: str, limit: int) -> bytes | None:
+        """The content of one file inside, also after the end; `None` when there is none. More than `limit` bytes is an error."""
+        from docker.errors import NotFound
+
+        with calling(f"copying `{path}` out of `{self.name}`"):
+            try:
+                chunks, _ = self.engine.client.get_archive(self.name, path)
+                packed = _bounded(chunks, limit, path)
+            except NotFound:
+                return None
+        with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+            member = archive.next()
+            content = archive.extractfile(member) if member and member.isfile() else None
+            return content.read() if content else None
+
+    def start(self) -> None:
+        """Start it; raises `ToolUnfit` when its program is not there or the engine has no GPUs to give."""
+        from docker.errors import APIError
+
+        with calling(f"starting `{self.name}`"):
+            try:
+                self.engine.client.start(self.name)
+            except APIError as error:
+                text = str(error.explanation or error)
+                if NO_GPU in text or "executable file not found" in text or "no such file or directory" in text:
+                    raise ToolUnfit(f"`{self.name}` cannot be started: {text.strip()}") from error
+                raise
+
+    def wait(self, deadline: float) -> Ended:
+        """Wait for the end, `deadline` seconds at most, then kill it."""
+        started = time.monotonic()
+        timed_out = not self._over(deadline)
+        if timed_out:
+            self._kill()
+        state = self._state()
+        return Ended(
+            code=int(state.get("ExitCode", -1)),
+            timed_out=timed_out,
+            out_of_memory=bool(state.get("OOMKilled")),
+            seconds=time.monotonic() - started,
+        )
+
+    def log(self) -> str:
+        """What it wrote to stdout and stderr, the newest `LOG_LIMIT` bytes."""
+        with calling(f"reading the log of `{self.name}`"):
+            return bytes(self.engine.client.logs(self.name, stdout=True, stderr=True))[-LOG_LIMIT:].decode(errors="replace")
+
+    def address(self, port: int) -> tuple[str, int]:
+        """Where this machine reaches a port of it."""
+        with calling(f"looking at `{self.name}`"):
+            found = self.engine.client.port(self.name, port)
+        if not found:
+            raise ToolFailed(f"`{self.name}` publishes no port {port}: it ended, or the port was not asked for")
+        return found[0]["HostIp"], int(found[0]["HostPort"])
+
+    def execute(self, command: Sequence[str], *, user: str = "", deadline: float = 60.0) -> tuple[int, str]:
+        """Run a program beside the main one; its exit status and output. Raises `Temporary` past `deadline` seconds."""
+        client = self.engine.client
+        with calling(f"running `{command[0]}` in `{self.name}`"):
+            key = client.exec_create(self.name, list(command), user=user)["Id"]
+        output: list[bytes] = []
+        # the SDK reads an exec's output without any timeout
+        reader = threading.Thread(target=lambda: output.append(client.exec_start(key)), daemon=True)
+        reader.start()
+        reader.join(deadline)
+        if reader.is_alive() or not output:
+            raise Temporary(f"`{command[0]}` in `{self.name}` did not end within {deadline:.0f} s")
+        with calling(f"running `{command[0]}` in `{self.name}`"):
+            code = client.exec_inspect(key)["ExitCode"]
+        return int(code), output[0].decode(errors="replace")
+
+    @property
+    def running(self) -> bool:
+        """Whether its program still runs."""
+        return bool(self._state().get("Running"))
+
+    def _over(self, deadline: float) -> bool:
+        from requests.exceptions import ConnectionError as Broken
+        from requests.exceptions import ReadTimeout
+
+        with calling(f"waiting for `{self.name}`"):
+            try:
+                self.engine.client.wait(self.name, timeout=math.ceil(deadline))
+            except ReadTimeout:
+                return False
+            except Broken as error:
+                # over a unix socket a read timeout arrives as a broken connection
+                if "timed out" not in str(error).lower():
+                    raise
+                return False
+        return True
+
+    def _kill(self) -> None:
+        from docker.errors import APIError
+
+        with calling(f"killing `{self.name}`"), suppress(APIError):
+            self.engine.client.kill(self.name)
+        if not self._over(30):
+            raise Temporary(f"`{self.name}` cannot be killed", hint=f"`docker rm -f {self.name}`; a stuck device needs a reboot")
+
+    def _state(self) -> Mapping[str, Any]:
+        with calling(f"looking at `{self.name}`"):
+            state: Mapping[str, Any] = self.engine.client.inspect_container(self.name)["State"]
+        return state
+
+
+@contextmanager
+def container(spec: Spec, *, engine: Engine, story: Story, title: str, keep: bool = False) -> Iterator[Container]:
+    """A created container, removed at the end whatever happens; with `keep` it stays, and the story says how to enter it."""
+    made = Container(engine, f"{names.COMMAND}-{title}-{secrets.token_hex(4)}")
+    kept = False
+    try:
+        _create(spec, made, labels={names.LABEL_RUN: engine.run} if keep else engine.labels)
+        kept = keep
+        yield made
+    finally:
+        if kept:
+            _say_how_to_enter(spec, made, story)
+        else:
+            _remove(made)
+
+
+def _create(spec: Spec, made: Container, labels: Mapping[str, str]) -> None:
+    with calling(f"creating `{made.name}`"):
+        made.engine.client.create_container(
+            spec.image,
+            name=made.name,
+            command=list(spec.command) or None,
+            entrypoint=list(spec.entrypoint) or None,
+            user=spec.user or None,
+            environment=dict(spec.environment),
+            labels=dict(labels),
+            volumes=[spec.volume] if spec.volume else None,
+            ports=list(spec.ports) or None,
+            host_config=_host_config(spec, made.engine),
+        )
+
+
+def _host_config(spec: Spec, engine: Engine) -> Any:
+    from docker.types import LogConfig
+
+    return engine.client.create_host_config(
+        network_mode="bridge" if spec.ports else "none",
+        port_bindings=dict.fromkeys(spec.ports, ("127.0.0.1", None)),
+        init=True,
+        read_only=spec.read_only,
+        tmpfs=dict(spec.tmpfs) or None,
+        binds=list(spec.binds) or None,
+        shm_size=spec.shm_size,
+        mem_limit=spec.memory or None,
+        memswap_limit=spec.memory or None,
+        pids_limit=PIDS,
+        log_config=LogConfig(type="json-file", config={"max-size": str(LOG_LIMIT), "max-file": "1"}),
+        device_requests=[_all_gpus()] if spec.gpus else None,
+    )
+
+
+def _all_gpus() -> "DeviceRequest":
+    from docker.types import DeviceRequest
+
+    return DeviceRequest(count=-1, capabilities=[["gpu"]])
+
+
+def _remove(made: Container) -> None:
+    """Remove a container, also one that is being removed or does not answer at once; an interrupt does not skip it."""
+    from docker.errors import NotFound
+
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with suppress(NotFound), calling(f"removing `{made.name}`"):
+                made.engine.client.remove_container(made.name, v=True, force=True)
+        except (ToolFailed, Temporary):
+            if attempt == ATTEMPTS:
+                raise
+            time.sleep(attempt)
+        else:
+            return
+
+
+def _bounded(chunks: Iterator[bytes], limit: int, path: str) -> bytes:
+    packed = bytearray()
+    for chunk in chunks:
+        packed += chunk
+        if len(packed) > limit + 16 * tarfile.BLOCKSIZE:
+            raise ToolFailed(f"`{path}` is larger than {limit} bytes")
+    return bytes(packed)
+
+
+def _say_how_to_enter(spec: Spec, made: Container, story: Story) -> None:
+    enter = f"docker exec -it {made.name} sh"
+    if not made.running:
+        enter = f"docker run -it --rm --network none --volumes-from {made.name} --entrypoint sh {spec.image}"
+    story.say(f"kept: enter it with `{enter}`, remove it with `docker rm -f -v {made.name}`")
