@@ -37,6 +37,14 @@ class CatalogError(InputError):
         super().__init__(f"the catalog has {count}\n" + "\n".join(f"  {p}" for p in problems), hint=hint)
 
 
+class DockerfileError(InputError):
+    """A Dockerfile says something that BuildKit would refuse, in `line`."""
+
+    def __init__(self, line: int, message: str) -> None:
+        self.line = line
+        super().__init__(message)
+
+
 class NothingSelected(PipelineError):
     """The words on the command line select nothing."""
 
