@@ -197,6 +197,8 @@ class Config:
     user: str
     exposed: tuple[str, ...]
     platform: str
+    history: tuple[str, ...] = ()
+    """What made each layer, in the words of the builder."""
 
     @classmethod
     def parse(cls, body: bytes) -> Self:
@@ -214,6 +216,7 @@ class Config:
                 user=run.get("User") or "",
                 exposed=tuple(run.get("ExposedPorts") or ()),
                 platform=f"{data['os']}/{data['architecture']}",
+                history=tuple(x.get("created_by") or "" for x in data.get("history") or () if not x.get("empty_layer")),
             )
         except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
             raise ToolFailed(f"an image configuration cannot be read: {error!r}") from error

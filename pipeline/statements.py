@@ -69,6 +69,8 @@ class Built(Record):
     compression_level: int
     size: int
     """Compressed bytes of all layers."""
+    reproduced: bool = False
+    """Whether a second build, without any cache, gave the same digest."""
     started: datetime
     finished: datetime
     run: str
@@ -125,6 +127,7 @@ def built_statement(built: Built) -> Statement:
                 "dirty": built.dirty,
                 "compressionLevel": built.compression_level,
                 "size": built.size,
+                "reproduced": built.reproduced,
             },
             "resolvedDependencies": resolved,
         },

@@ -1,0 +1,257 @@
+"""`docker buildx bake`: a definition from typed values, one target run, and what BuildKit says that it made.
+
+Unknown keys of a definition are dropped in silence by buildx, and `${…}` in its strings is a template: so nothing but
+`definition` writes one. Lists of secrets, caches and outputs are in the string form, which every buildx understands.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from pipeline import names
+from pipeline.buildlog import BuildLog, Failure
+from pipeline.command import Run
+from pipeline.errors import RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.oci import Digest, Repository, Tagged
+from pipeline.story import Task
+
+TIMEOUT = 4 * 3600.0
+"""Seconds that one image may take."""
+INDEX_URL = "PIPELINE_INDEX_URL"
+"""The variable of buildx's environment that the secret `index-url` comes from."""
+
+_ENVIRONMENT = {
+    "BUILDX_NO_DEFAULT_ATTESTATIONS": "1",  # one manifest and no index; provenance is ours to sign
+    "BUILDX_BAKE_DISABLE_VARS_ENV_LOOKUP": "1",
+    "BUILDX_BAKE_ENTITLEMENTS_FS": "0",  # the definition is ours: no question about the paths in it
+    "BUILDX_METADATA_PROVENANCE": "min",
+    "BUILDX_GIT_INFO": "false",
+}
+_NO_SPACE = ("no space left on device", "disk quota exceeded")
+_GONE = (
+    "connection refused",
+    "connection reset",
+    "connection error",
+    "context deadline exceeded",
+    "error reading from server",
+    "no such host",
+    "i/o timeout",
+    "TLS handshake timeout",
+    "transport is closing",
+    "unexpected EOF",
+    "502 Bad Gateway",
+    "503 Service Unavailable",
+    "Unavailable",
+)
+_REFUSED = ("insufficient_scope", "unauthorized", "authorization failed", "denied", "401 Unauthorized", "403 Forbidden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Builder:
+    """A buildx builder: the words that start buildx (`docker buildx`, or a path), its name, what to add to the environment."""
+
+    command: tuple[str, ...]
+    name: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a build takes over from this machine without becoming part of the image."""
+
+    certificates: Path | None = None
+    """The certificate authorities that the machine trusts, one PEM file: the secret `ca`."""
+    index_url: str = "https://pypi.org/simple"
+    """The Python index: the secret `index-url`."""
+    proxies: Mapping[str, str] = field(default_factory=dict)
+    """`HTTP_PROXY` and the like: BuildKit's predefined build arguments, which enter neither cache keys nor images."""
+
+    @property
+    def passwords(self) -> tuple[str, ...]:
+        """What may not be shown."""
+        return tuple(filter(None, (urlsplit(url).password for url in (self.index_url, *self.proxies.values()))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """One image as BuildKit is asked for it."""
+
+    name: str
+    repository: Repository
+    context: Path
+    contexts: Mapping[str, str]
+    """Other images by the name that the Dockerfile uses: `docker-image://repository@sha256:…`."""
+    labels: Mapping[str, str]
+    platform: str
+    epoch: int
+    """Seconds since 1970, of everything in the image."""
+    compression_level: int
+    """zstd's."""
+    rewrite_timestamp: bool
+    """Clamp the times of the image's own layers while exporting; wanted unless it only links clamped layers."""
+    cache: Tagged | None = None
+    """Where BuildKit's cache travels."""
+    fresh: bool = False
+    """Build without any cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """Something that BuildKit resolved: a package URL; `pinned` when it was asked for by digest."""
+
+    uri: str
+    digest: Digest
+    image: bool
+    pinned: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Baked:
+    """What BuildKit pushed, from what, and how many lines of the Dockerfile it ran for it."""
+
+    digest: Digest
+    materials: tuple[Material, ...]
+    executed: int
+
+
+def definition(targets: Sequence[Target], around: Surroundings) -> dict[str, Any]:
+    """The definition of `targets` as JSON for `docker buildx bake`."""
+    return {
+        "group": {"default": {"targets": [target.name for target in targets]}},
+        "target": {target.name: _target(target, around) for target in targets},
+    }
+
+
+def bake(target: Target, *, builder: Builder, around: Surroundings, run: Run, metadata: Path, log: Path, task: Task) -> Baked:
+    """Build and push `target` by digest; buildx's record goes to the new file `metadata`, the whole log to `log`.
+
+    Raises `ToolFailed` when a step fails, `Temporary` when builder, registry or disk does, `RegistryRefused` when the
+    push is not allowed.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("w", encoding="utf-8") as written:
+        said = BuildLog(written, task.note, around.passwords)
+        done = run(
+            *(*builder.command, "--builder", builder.name, "bake", "--file", "-", "--progress", "rawjson"),
+            *("--metadata-file", metadata, target.name),
+            timeout=TIMEOUT,
+            env={**builder.environment, **_ENVIRONMENT, INDEX_URL: around.index_url},
+            stdin=json.dumps(definition([target], around)).encode(),
+            on_line=said.line,
+            secrets=around.passwords,
+            check=False,
+        )
+        if done.code != 0:
+            _raise(said.failure(), target, builder, log)
+        return _baked(metadata, target.name, len(said.executed))
+
+
+def _target(target: Target, around: Surroundings) -> dict[str, Any]:
+    wanted: dict[str, Any] = {
+        "context": str(target.context),
+        "dockerfile": "Dockerfile",
+        "contexts": dict(target.contexts),
+        "platforms": [target.platform],
+        "args": {"SOURCE_DATE_EPOCH": str(target.epoch), **around.proxies},
+        "labels": dict(target.labels),
+        "secret": _secrets(around),
+        "output": [_output(target)],
+    }
+    if target.fresh:
+        wanted["no-cache"] = True
+    elif target.cache:
+        wanted["cache-from"] = [f"type=registry,ref={target.cache}"]
+    if target.cache:
+        wanted["cache-to"] = [_cache(target, target.cache)]
+    escaped: dict[str, Any] = _escaped(wanted)
+    return escaped
+
+
+def _secrets(around: Surroundings) -> list[str]:
+    certificates = [_fields(type="file", id="ca", src=str(around.certificates))] if around.certificates else []
+    return [*certificates, _fields(type="env", id="index-url", env=INDEX_URL)]
+
+
+def _output(target: Target) -> str:
+    clamp = {"rewrite-timestamp": "true"} if target.rewrite_timestamp else {}
+    exported = {"push-by-digest": "true", "name-canonical": "true", "push": "true", "oci-mediatypes": "true"}
+    return _fields(type="image", name=str(target.repository), **exported, **_compression(target), **clamp)
+
+
+def _cache(target: Target, at: Tagged) -> str:
+    """What is linked and nothing else, as an image of its own, so that its layers are the image's."""
+    kind = {"mode": "min", "image-manifest": "true", "oci-mediatypes": "true", "ignore-error": "true"}
+    return _fields(type="registry", ref=str(at), **kind, **_compression(target))
+
+
+def _compression(target: Target) -> dict[str, str]:
+    return {"compression": "zstd", "compression-level": str(target.compression_level)}
+
+
+def _fields(**values: str) -> str:
+    """`key=value,…`, quoted as CSV where a value holds a comma or a quote."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([f"{key}={value}" for key, value in values.items()])
+    return line.getvalue()
+
+
+def _escaped(value: Any) -> Any:
+    """Strings of a JSON definition are templates: `${` and `%{` are doubled where text is meant."""
+    if isinstance(value, str):
+        return value.replace("${", "$${").replace("%{", "%%{")
+    if isinstance(value, dict):
+        return {key: _escaped(item) for key, item in value.items()}
+    return [_escaped(item) for item in value] if isinstance(value, list) else value
+
+
+def _baked(metadata: Path, name: str, executed: int) -> Baked:
+    try:
+        made = json.loads(metadata.read_bytes())[name]
+        found = (made.get("buildx.build.provenance") or {}).get("materials") or ()
+        return Baked(
+            digest=Digest(made["containerimage.digest"]), materials=tuple(_material(item) for item in found), executed=executed
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ToolFailed(f"buildx left no readable record of `{name}`: {error!r}") from error
+
+
+def _material(data: Mapping[str, Any]) -> Material:
+    uri, digest = data["uri"], Digest("sha256:" + data["digest"]["sha256"])
+    image = uri.startswith("pkg:docker/")
+    return Material(uri=uri, digest=digest, image=image, pinned=digest.hex in uri)
+
+
+def _raise(failure: Failure, target: Target, builder: Builder, log: Path) -> NoReturn:
+    error, said = failure.error, "\n".join((failure.error, *failure.tail)).lower()
+    hint = f"the whole log is `{log}`"
+    if any(text in said for text in _NO_SPACE):
+        remedy = f"free space where builder `{builder.name}` keeps its data: `docker buildx prune --builder {builder.name}`"
+        raise Temporary(f"the disk is full: `{target.name}` cannot be built: {error}", hint=f"{remedy}; {hint}")
+    if "no builder" in error and "found" in error:
+        raise ToolUnfit(f"there is no buildx builder `{builder.name}`", hint="`docker buildx ls` lists those that there are")
+    if _is_step(failure):
+        lines = "\n".join(f"  {line}" for line in failure.tail)
+        raise ToolFailed(f"`{target.name}` failed in `{failure.step}`: {_ending(error)}\n{lines}", hint=hint)
+    if failure.step.startswith("exporting") and any(text in error for text in _REFUSED):
+        host = target.repository.host
+        raise RegistryRefused(f"`{target.name}` cannot be pushed: {error}", hint=f"`docker login {host}`; {hint}")
+    if any(text in error for text in _GONE):
+        raise Temporary(
+            f"`{target.name}` cannot be built: builder `{builder.name}` or a registry does not answer: {error}",
+            hint=f"`{names.COMMAND} doctor` tells which; {hint}",
+        )
+    raise ToolFailed(f"`{target.name}` cannot be built: {error}", hint=hint)
+
+
+def _is_step(failure: Failure) -> bool:
+    """Whether a command of the Dockerfile failed, not the machinery around it."""
+    return "did not complete successfully" in failure.error
+
+
+def _ending(error: str) -> str:
+    return error.rpartition("did not complete successfully: ")[2]

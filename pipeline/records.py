@@ -1,0 +1,34 @@
+"""Unsigned statements as files: one a digest and kind, written whole or not at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from pipeline.oci import Digest
+from pipeline.settings import Settings
+from pipeline.statements import Statement
+
+
+def path(settings: Settings, digest: Digest, kind: str) -> Path:
+    """Where the statement of this kind (`built`, `tested-cpu`) about `digest` is kept."""
+    return (settings.statements or settings.work / "statements") / digest.hex / f"{kind}.json"
+
+
+def write(settings: Settings, digest: Digest, kind: str, statement: Statement) -> Path:
+    """Keep `statement`, in place of an older one; returns its path."""
+    target = path(settings, digest, kind)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=target.parent, prefix=".", suffix=".part", delete=False, encoding="utf-8"
+    ) as partial:
+        try:
+            json.dump(statement, partial, indent=1, sort_keys=True, ensure_ascii=False)
+            partial.flush()
+            os.fsync(partial.fileno())
+            os.chmod(partial.fileno(), 0o644)
+            Path(partial.name).replace(target)
+        except BaseException:
+            Path(partial.name).unlink(missing_ok=True)
+            raise
+    return target
