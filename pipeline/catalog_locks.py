@@ -1,0 +1,103 @@
+"""What must hold between an image's claims, its locks, their sources and the locks that it stands on."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pipeline import locks
+from pipeline.catalog import Rootfs
+from pipeline.catalog_rules import parents_first
+from pipeline.sources import Entry
+from pipeline.yaml_text import Problem
+
+PACKAGES_LOCK = "packages.lock"
+_GROUPS = "requirements/"
+
+
+@dataclass(frozen=True)
+class _Locked:
+    """A version, and the lock and line that it stands in."""
+
+    version: str
+    file: str
+    line: int
+
+
+def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Every lock that is unreadable, older than its source, or contradicts a claim or a parent's lock."""
+    images = {name: entry.image for name, entry in entries.items() if entry.image}
+    below: dict[str, Mapping[str, _Locked]] = {}
+    for name in parents_first(images):
+        inherited = below.get(images[name].parent or "", {})
+        found: list[Problem] = []
+        own = dict(_locked(entries[name], images[name].rootfs, found))
+        yield from found
+        yield from _moved(own, inherited, images[name].parent)
+        below[name] = {**inherited, **own} if own else inherited
+        yield from _contradicted(entries[name], images[name].claims, below[name])
+
+
+def _locked(entry: Entry, rootfs: Rootfs | None, found: list[Problem]) -> Iterator[tuple[str, _Locked]]:
+    found += _unpaired(entry, rootfs)
+    wanted = locks.sources_digest({path.removeprefix(_GROUPS): content for path, content in entry.folder.inputs.items()})
+    for path, text in sorted(entry.folder.locks.items()):
+        file = f"{entry.home}/{path}"
+        try:
+            if path == PACKAGES_LOCK:
+                yield from _packages(entry, rootfs, file, text, found)
+            else:
+                lock = locks.parse_requirements(text)
+                found += _stale(entry, file, lock.locked_from, wanted, "the `.in` files of its folder")
+                yield from ((name, _Locked(one.version, file, one.line)) for name, one in lock.requirements.items())
+        except locks.LockFault as error:
+            found += (Problem(file, fault.line, fault.text) for fault in error.faults)
+
+
+def _packages(entry: Entry, rootfs: Rootfs | None, file: str, text: str, found: list[Problem]) -> Iterator[tuple[str, _Locked]]:
+    lock = locks.parse_packages(text)
+    if rootfs:
+        wanted = locks.rootfs_digest(rootfs.suite, rootfs.packages)
+        found += _stale(entry, file, lock.locked_from, wanted, "the `rootfs` of `image.yaml`")
+    for package in lock.packages:
+        yield f"debian:{package.name}", _Locked(package.version, file, 1)
+
+
+def _stale(entry: Entry, file: str, locked_from: str, wanted: str, source: str) -> Iterator[Problem]:
+    if locked_from != wanted:
+        yield Problem(file, 1, f"is not solved from {source} as they are now: `nox -s update -- {entry.name}`")
+
+
+def _unpaired(entry: Entry, rootfs: Rootfs | None) -> Iterator[Problem]:
+    update = f"`nox -s update -- {entry.name}`"
+    groups = {path.removesuffix(".in") for path in entry.folder.inputs}
+    locked = {path.removesuffix(".lock") for path in entry.folder.locks if path != PACKAGES_LOCK}
+    for group in sorted(groups - locked):
+        yield Problem(f"{entry.home}/{group}.in", 1, f"has no lock: {update}")
+    for group in sorted(locked - groups):
+        yield Problem(f"{entry.home}/{group}.lock", 1, f"has no source `{group}.in`")
+    if rootfs and PACKAGES_LOCK not in entry.folder.locks:
+        yield entry.problem(("rootfs",), f"has no `{PACKAGES_LOCK}`: {update}")
+    if not rootfs and PACKAGES_LOCK in entry.folder.locks:
+        yield Problem(f"{entry.home}/{PACKAGES_LOCK}", 1, "belongs to no `rootfs`")
+
+
+def _moved(own: Mapping[str, _Locked], inherited: Mapping[str, _Locked], parent: str | None) -> Iterator[Problem]:
+    for name in sorted(own.keys() & inherited.keys()):
+        now, before = own[name], inherited[name]
+        if now.version != before.version:
+            yield Problem(
+                now.file, now.line, f"`{name}` is {now.version}, where `{parent}` brings {before.version} ({before.file})"
+            )
+
+
+def _contradicted(entry: Entry, claims: Mapping[str, str], known: Mapping[str, _Locked]) -> Iterator[Problem]:
+    for name, claim in claims.items():
+        locked = known.get(locks.normalised(name)) or known.get(f"debian:{name}")
+        if locked and claim not in _readings(locked.version):
+            where = f"{locked.file}:{locked.line}" if locked.line > 1 else locked.file
+            yield entry.problem(("claims", name), f"claims `{name}` {claim}, but {where} locks {locked.version}")
+
+
+def _readings(version: str) -> set[str]:
+    """What may be claimed of a version: itself, without a local part (`2.6.0+cu124`), without Debian's epoch and revision."""
+    upstream = version.partition(":")[2] or version
+    return {version, version.partition("+")[0], upstream, upstream.rpartition("-")[0] or upstream}
