@@ -22,6 +22,7 @@ TIMEOUT = 120
 READS_ZSTD = 23
 """The first major version of Docker that reads zstd layers (moby 22.06 was released as 23.0)."""
 
+_MACHINE = {"engine": "ServerVersion", "kernel": "KernelVersion", "system": "OperatingSystem", "processor": "Architecture"}
 _MARKED = {"label": names.LABEL_OWNER}
 _GIVES_UP = ("unauthorized", "denied", "no basic auth", "authentication required")
 _PASSES = ("connection refused", "i/o timeout", "no such host", "toomanyrequests", "tls handshake", "reset by peer", "eof")
@@ -36,7 +37,9 @@ class Facts:
     """Its data folder, as it sees it."""
     gpus: bool
     """Whether it can hand out NVIDIA GPUs, by its runtime or by CDI."""
-    desktop: bool
+    machine: Mapping[str, str] = field(default_factory=dict)
+    """What it runs on, for the record."""
+    desktop: bool = False
     """Whether it runs in a virtual machine of Docker Desktop, whose loopback is not this machine's."""
 
     @property
@@ -96,9 +99,15 @@ def _facts(client: "APIClient") -> Facts:
     return Facts(
         version=str(info.get("ServerVersion", "")),
         root=str(info.get("DockerRootDir", "")),
+        machine=_machine(info),
         gpus="nvidia" in runtimes or any("nvidia.com/gpu" in str(device.get("ID")) for device in devices),
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
     )
+
+
+def _machine(info: Mapping[str, Any]) -> Mapping[str, str]:
+    told = {name: str(info[key]) for name, key in _MACHINE.items() if info.get(key)}
+    return {**told, "processors": str(info.get("NCPU", "")), "memory": str(info.get("MemTotal", ""))}
 
 
 def _sweep_containers(engine: Engine) -> None:

@@ -6,7 +6,7 @@ import secrets
 import tarfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ LOG_LIMIT = 8 * 2**20
 """Bytes of a container's output that the engine keeps: the newest."""
 PIDS = 8192
 """Processes and threads that a container may have."""
+BEAT = 3.0
+"""Seconds between looks at a running container."""
 ATTEMPTS = 3
 NO_GPU = "could not select device driver"
 """What the engine says when GPUs are asked for and it has no way to hand them out (moby `daemon/devices_linux.go`)."""
@@ -102,16 +104,17 @@ class Container:
                     raise ToolUnfit(f"`{self.name}` cannot be started: {text.strip()}") from error
                 raise
 
-    def wait(self, deadline: float) -> Ended:
-        """Wait for the end, `deadline` seconds at most, then kill it."""
+    def wait(self, deadline: float, *, beat: Callable[[], None] = lambda: None) -> Ended:
+        """Wait for the end, `deadline` seconds at most, then kill it; `beat` is called every `BEAT` seconds."""
         started = time.monotonic()
-        timed_out = not self._over(deadline)
-        if timed_out:
+        while not (over := self._over(min(BEAT, deadline))) and time.monotonic() - started < deadline:
+            beat()
+        if not over:
             self._kill()
         state = self._state()
         return Ended(
             code=int(state.get("ExitCode", -1)),
-            timed_out=timed_out,
+            timed_out=not over,
             out_of_memory=bool(state.get("OOMKilled")),
             seconds=time.monotonic() - started,
         )

@@ -1,0 +1,10 @@
+"""The check stage: an image's suite, run inside the unmodified image and outside around it, lane by lane.
+
+Checks are plain pytest files in `images/<name>/checks/`. `test_*.py` run inside (`lane`), `service_*.py` outside
+(`service`); what they found is judged against what the catalog lists (`results`).
+"""
+
+from pipeline.check.lane import Limits
+from pipeline.check.stage import Bench, Options, Subject, check, exit_code
+
+__all__ = ["Bench", "Limits", "Options", "Subject", "check", "exit_code"]

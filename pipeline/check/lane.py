@@ -1,0 +1,139 @@
+"""Running a suite inside an image: the unmodified image, its own user, no network, one deadline for all of it.
+
+The root is read-only, so that a run can change nothing that it should prove; `/tmp` is memory, and `HOME` and the
+results are on a volume of the container's own. pytest comes from this environment (`suite.library`).
+"""
+
+import json
+import secrets
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.check.results import Ending, Found, interpret
+from pipeline.check.suite import Listed, Suite, library, packed
+from pipeline.data.lane_start import FAULTY
+from pipeline.engine import Container, Ended, Engine, Spec, container
+from pipeline.errors import ToolUnfit
+from pipeline.story import Story, Task
+
+FOLDER = "/pipeline"
+"""Where everything is put inside, a volume."""
+RESULT = f"{FOLDER}/out/result.json"
+RESULT_LIMIT = 16 * 2**20
+LANE_SECONDS = 1200.0
+"""Deadline of one lane of one image, in seconds: the slowest known takes two minutes on two cores."""
+TEST_SECONDS = 300.0
+"""Deadline of one test, in seconds."""
+TMP = "rw,exec,nosuid,nodev,mode=1777,size=4g"
+"""`exec`, because compilers of kernels load what they write there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Deadlines in seconds, and memory such as `512m` (empty: the machine's)."""
+
+    lane: float = LANE_SECONDS
+    test: float = TEST_SECONDS
+    memory: str = ""
+
+
+def run_inside(
+    image: str,
+    suite: Suite,
+    *,
+    title: str,
+    engine: Engine,
+    story: Story,
+    log: Path,
+    select: str = "",
+    keep: bool = False,
+    limits: Limits | None = None,
+) -> Found:
+    """Run the suite's `test_*.py` in the engine's image `image`; its output goes to `log`.
+
+    Raises `ToolUnfit` when the image has no `python3`, or no GPUs can be handed to it.
+    """
+    limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("test")
+    spec = _spec(image, suite, listed, nonce=nonce, select=select, limits=limits)
+    with container(spec, engine=engine, story=story, title=title, keep=keep) as made:
+        made.put(FOLDER, packed(suite))
+        made.put(FOLDER, library())
+        made.start()
+        with story.task(f"{title}: {len(listed)} checks") as task:
+            ended = made.wait(limits.lane, beat=lambda: _tell(made, task))
+        output = made.log()
+        content = _result(made)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(output, encoding="utf-8")
+    _refuse_without_python(ended, output, title)
+    return interpret(listed, content, _ending(ended, limits), nonce=nonce, suite=suite.hash, selected=bool(select))
+
+
+def environment(suite: Suite, *, nonce: str, result: str, limits: Limits) -> Mapping[str, str]:
+    """What the plugin inside is told."""
+    return {
+        "PIPELINE_LANE": suite.lane,
+        "PIPELINE_CLAIMS": json.dumps(dict(suite.claims)),
+        "PIPELINE_SUITE": suite.hash,
+        "PIPELINE_NONCE": nonce,
+        "PIPELINE_RESULT": result,
+        "PIPELINE_TEST_SECONDS": str(limits.test),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
+
+
+def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tuple[str, ...]:
+    """pytest's command line for some files of a suite that lies in `folder`."""
+    fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", f"{folder}/suite", "--import-mode=importlib", "-p", "no:cacheprovider")
+    shown = ("--continue-on-collection-errors", "--color=no", "--tb=short", "-rA", "-v")
+    files = tuple(f"{folder}/suite/{check.file}" for check in listed)
+    return (*fixed, *shown, *(("-k", select) if select else ()), *files)
+
+
+def _spec(image: str, suite: Suite, listed: Sequence[Listed], *, nonce: str, select: str, limits: Limits) -> Spec:
+    folders = ":".join(f"{FOLDER}/suite/{folder}" for folder in suite.folders)
+    told = environment(suite, nonce=nonce, result=RESULT, limits=limits)
+    return Spec(
+        image=image,
+        entrypoint=("python3",),
+        command=(f"{FOLDER}/lane_start.py", "-p", "lane_plugin", *pytest_arguments(listed, FOLDER, select)),
+        environment={**told, "PIPELINE_FOLDERS": folders, "HOME": f"{FOLDER}/home"},
+        read_only=True,
+        tmpfs={"/tmp": TMP},
+        volume=FOLDER,
+        memory=limits.memory,
+        gpus=suite.lane == "gpu",
+    )
+
+
+def _result(made: Container) -> bytes | None:
+    return made.get(RESULT, RESULT_LIMIT)
+
+
+def _tell(made: Container, task: Task) -> None:
+    """Show which test runs, as far as the result file knows."""
+    with suppress(ValueError, AttributeError):
+        task.note(json.loads(_result(made) or b"{}").get("running", ""))
+
+
+def _ending(ended: Ended, limits: Limits) -> Ending:
+    return Ending(code=ended.code, deadline=limits.lane if ended.timed_out else None, out_of_memory=ended.out_of_memory)
+
+
+def _refuse_without_python(ended: Ended, output: str, title: str) -> None:
+    if ended.code == 127 and "exec python3 failed" in output:
+        raise ToolUnfit(
+            f"{title}: the image has no `python3`, which `test_*.py` needs",
+            hint="write its checks as `service_*.py`, which run outside and start the image",
+        )
+    if ended.code == FAULTY:
+        raise ToolUnfit(f"{title}: {output.strip()}", hint="the checks need Python 3.10 or newer in the image")
+
+
+def reproduce(image: str, check: str) -> str:
+    """The command that runs one check again and keeps its container."""
+    return shlex.join(("nox", "-s", "test", "--", image, "-k", check, "--keep"))

@@ -1,0 +1,42 @@
+"""The pytest plugin of the checks that run outside: the fixture `start`, beside those of `lane_plugin`.
+
+`start` starts the image as its users do and stops it at the end of the test:
+
+    def test_notebook(start):
+        service = start("jupyter", "lab", ports=[8888], environment={"TOKEN": "x"})
+        host, port = service.address(8888)
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from pipeline.engine import Container, Spec, connect, container
+from pipeline.story import Silent
+
+Start = Callable[..., Container]
+
+
+@pytest.fixture
+def start(request: pytest.FixtureRequest) -> Iterator[Start]:
+    """Start the image: `start(*command, ports=…, environment=…, binds=…, read_only=…, user=…)`; its log is shown on failure.
+
+    What comes back has `address(port)`, `execute(command)`, `log()`, `wait(deadline)` and `running`; `command` and
+    `entrypoint` are the image's own unless given. It has a network only when it has ports.
+    """
+    engine = connect(os.environ, run=os.environ["PIPELINE_RUN"])
+    gpus = os.environ["PIPELINE_LANE"] == "gpu"
+
+    def begin(*command: str, **wanted: Any) -> Container:
+        spec = Spec(image=os.environ["PIPELINE_IMAGE"], command=command, gpus=gpus, **wanted)
+        made = stack.enter_context(container(spec, engine=engine, story=Silent(), title="service"))
+        stack.callback(lambda: print(f"--- log of {made.name}\n{made.log()}"))
+        made.start()
+        return made
+
+    with ExitStack() as stack:
+        stack.callback(engine.close)
+        yield begin
