@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from enum import StrEnum
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -29,18 +28,6 @@ from pipeline.errors import Temporary, ToolFailed, ToolUnfit
 
 ASK_SECONDS = 20.0
 """How long a tool may take to tell its version."""
-
-
-class Need(StrEnum):
-    """What a verb needs of this machine."""
-
-    BUILDER = "builder"
-    REGISTRY = "registry"
-    ENGINE = "engine"
-    CLI = "cli"
-    UV = "uv"
-    HADOLINT = "hadolint"
-    GIT = "git"
 
 
 class _Data(BaseModel):

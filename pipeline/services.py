@@ -1,0 +1,294 @@
+"""The engine, the registry and buildkitd of this machine: what answers already, and how ours are run.
+
+What answers is used as it is. Ours listen on loopback or on a Unix socket only, and keep their data in the cache folder.
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from pipeline import daemons
+from pipeline.command import Run
+from pipeline.daemons import Reply, Service
+from pipeline.errors import InputError, ToolFailed, ToolUnfit
+from pipeline.story import Story
+from pipeline.toolchain import Host
+
+DOCKER_SOCKET = "unix:///var/run/docker.sock"
+ENGINE_SECONDS = 20.0
+"""How long an engine that is not on this machine may take to tell its version."""
+SOCKET_LIMIT = 100
+"""Bytes of a Unix socket's path; Linux takes 107."""
+CACHE_LEAST, CACHE_MOST, CACHE_SHARE = 20 * 10**9, 30 * 10**9, 4
+"""BuildKit's cache gets one part in four of its disk, within these bounds in bytes: a torch image takes 6 to 9 GB of it,
+so two generations of a small family stay."""
+FREE_LEAST = 5 * 10**9
+"""Bytes of its disk that BuildKit's cache leaves free, whatever it may use."""
+CERTIFICATES = Path("/etc/docker/certs.d")
+"""Where docker keeps the certificate authorities of single registries; our buildkitd reads the same."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineFound:
+    """A docker engine that answers."""
+
+    host: str
+    """What `DOCKER_HOST` must say to reach it."""
+    version: str
+    desktop: bool
+    """It runs in Docker Desktop's virtual machine, whose loopback is not this machine's."""
+
+
+class Silence(Enum):
+    """Why no engine answers."""
+
+    NOBODY = "nobody listens"
+    REFUSED = "this user may not"
+    DEAF = "what listens there does not answer"
+
+
+@dataclass(frozen=True)
+class NoEngine:
+    """No engine answers at `host`; `named`: the user chose that host."""
+
+    host: str
+    why: Silence
+    named: bool
+
+    def error(self, user: str) -> ToolUnfit:
+        """What to tell the user."""
+        if self.why is Silence.REFUSED:
+            return ToolUnfit(
+                f"docker's socket `{self.host}` refused user `{user}`",
+                hint=f"`sudo usermod -aG docker {user}` and log in again (members of that group are as good as root), "
+                "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
+            )
+        named = "start it, or unset DOCKER_HOST and `docker context use default`"
+        ours = "start it (`sudo systemctl start docker`), or run `pipeline setup` as root on Debian or Ubuntu"
+        return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=named if self.named else ours)
+
+
+class Port(Enum):
+    """What is at a loopback registry's port."""
+
+    REGISTRY = "a registry"
+    FREE = "nothing"
+    TAKEN = "something else"
+
+
+def folder(cache: Path) -> Path:
+    """Where records, sockets, configurations and logs of our services are."""
+    return cache / "services"
+
+
+def find_engine(environment: Mapping[str, str], run: Run) -> EngineFound | NoEngine:
+    """The engine that DOCKER_HOST, the docker context or the default socket names; costs one request over a socket."""
+    host, named = engine_host(environment)
+    try:
+        told = _engine_version(host, environment, run)
+    except PermissionError:
+        return NoEngine(host, Silence.REFUSED, named)
+    if isinstance(told, Silence):
+        return NoEngine(host, told, named)
+    platform = (told.get("Platform") or {}).get("Name", "")
+    return EngineFound(host=host, version=str(told.get("Version", "")), desktop="Docker Desktop" in platform)
+
+
+def engine_host(environment: Mapping[str, str]) -> tuple[str, bool]:
+    """Where the engine is, and whether the user said so (DOCKER_HOST, or a context other than `default`)."""
+    if host := environment.get("DOCKER_HOST"):
+        return host, True
+    config = docker_config(environment)
+    name = environment.get("DOCKER_CONTEXT") or read_json(config / "config.json").get("currentContext") or "default"
+    if name == "default":
+        return DOCKER_SOCKET, False
+    context = read_json(config / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json")
+    try:
+        return str(context["Endpoints"]["docker"]["Host"]), True
+    except KeyError as error:
+        raise ToolUnfit(f"there is no docker context `{name}`", hint="`docker context ls` shows them") from error
+
+
+def docker_config(environment: Mapping[str, str]) -> Path:
+    """The folder of docker's own configuration."""
+    return Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME", "/")) / ".docker")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object of docker's; empty when there is no such file."""
+    try:
+        data = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise ToolFailed(f"`{path}` cannot be read: {error}", hint="repair it, or move it away") from error
+    return dict(data)
+
+
+def engine_service(dockerd: Path, *, host: Host, cache: Path, socket: Path, options: tuple[str, ...] = ()) -> Service:
+    """Our dockerd on `socket`; `options` are added to its command line."""
+    # A process id file of ours: the default one may be from before a reboot and name a process that is another's now.
+    pidfile = folder(cache) / "dockerd.pid"
+
+    def prepare() -> None:
+        pidfile.unlink(missing_ok=True)
+        _forget_dead("containerd", Path("/var/run/docker/containerd/containerd.pid"))
+
+    return Service(
+        name="dockerd",
+        argv=(str(dockerd), "--pidfile", str(pidfile), "-H", f"unix://{socket}", *options),
+        environment=daemons.handed_down(host),
+        answers=lambda: _ok(daemons.ask(socket, "/_ping")),
+        prepare=prepare,
+    )
+
+
+def start_engine(dockerd: Path, *, host: Host, cache: Path, run: Run, story: Story) -> None:
+    """Start the engine at docker's default socket, by systemd where that rules; one that is just starting is waited for."""
+    if host.systemd:
+        with story.task("starting docker"):
+            run("systemctl", "start", "docker", timeout=daemons.READY_SECONDS)
+        return
+    service = engine_service(dockerd, host=host, cache=cache, socket=Path(DOCKER_SOCKET.removeprefix("unix://")))
+    if other := _alive("dockerd", Path("/var/run/docker.pid")):
+        daemons.wait(service, other, folder(cache))
+        return
+    daemons.start(service, folder=folder(cache), story=story)
+
+
+def registry_port(host: str) -> Port:
+    """What is at a loopback registry's port, on each address that its name stands for."""
+    replies = [daemons.ask(address, "/v2/", host=host) for address in _addresses(host)]
+    states = {Port.REGISTRY if reply.status in (200, 401) else Port.TAKEN for reply in replies if reply}
+    return Port.TAKEN if Port.TAKEN in states else Port.REGISTRY if states else Port.FREE
+
+
+def port_taken(host: str) -> ToolUnfit:
+    """What to tell the user when something else listens at the registry's port."""
+    holder = daemons.holder(_port(host))
+    who = f"`{holder[1]}` (process {holder[0]})" if holder else "another user's process"
+    return ToolUnfit(
+        f"`{host}` is taken by {who}, which is no registry",
+        hint="choose another port, such as `export PIPELINE_CANDIDATES=localhost:5602/candidates`, or stop it",
+    )
+
+
+def start_registry(binary: Path, *, at: str, host: Host, cache: Path, story: Story) -> None:
+    """Start a distribution registry on loopback, with its data in the cache folder."""
+    port = _port(at)
+    config = folder(cache) / f"registry-{port}.yml"
+    settings = {
+        "version": 0.1,
+        "log": {"accesslog": {"disabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(cache / "registry" / str(port))}, "delete": {"enabled": True}},
+        "http": {"addr": f"127.0.0.1:{port}"},
+    }
+    service = Service(
+        name=f"registry-{port}",
+        argv=(str(binary), "serve", str(config)),
+        environment={**daemons.handed_down(host), "OTEL_TRACES_EXPORTER": "none"},
+        answers=lambda: registry_port(at) is Port.REGISTRY,
+        prepare=lambda: config.write_text(json.dumps(settings), encoding="utf-8"),
+    )
+    daemons.start(service, folder=folder(cache), story=story)
+
+
+def buildkitd_socket(cache: Path) -> Path:
+    """Where our buildkitd listens."""
+    return folder(cache) / "buildkitd.sock"
+
+
+def start_buildkitd(binary: Path, *, host: Host, cache: Path, story: Story) -> None:
+    """Start buildkitd as root, with a limit on its cache and the machine's certificate authorities."""
+    socket, config = buildkitd_socket(cache), folder(cache) / "buildkitd.toml"
+    if len(str(socket).encode()) > SOCKET_LIMIT:
+        raise InputError(f"the path of the cache folder is too long for a socket: `{socket}`", hint="set PIPELINE_CACHE")
+    text = buildkitd_config(cache, socket=socket)
+    service = Service(
+        name="buildkitd",
+        argv=(str(binary), "--config", str(config)),
+        environment=daemons.handed_down(host),
+        answers=lambda: daemons.listens(socket),
+        prepare=lambda: config.write_text(text, encoding="utf-8"),
+    )
+    daemons.start(service, folder=folder(cache), story=story)
+
+
+def buildkitd_config(cache: Path, *, socket: Path | None) -> str:
+    """buildkitd.toml; without `socket` that of a container, which has folders of its own.
+
+    Registries on loopback are plain HTTP to BuildKit unless told otherwise, so none is named.
+    """
+    cache.mkdir(parents=True, exist_ok=True)
+    most = min(max(shutil.disk_usage(cache).total // CACHE_SHARE, CACHE_LEAST), CACHE_MOST)
+    lines = [f"[worker.oci]\ngc = true\nmaxUsedSpace = {most}\nminFreeSpace = {FREE_LEAST}"]
+    if socket:
+        lines.insert(0, f"root = {json.dumps(str(cache / 'buildkit'))}\n[grpc]\naddress = {json.dumps([f'unix://{socket}'])}")
+        lines.append("[worker.containerd]\nenabled = false")
+    lines += [
+        f"[registry.{json.dumps(each.name)}]\ntlsconfigdir = {json.dumps([str(each)])}" for each in _certificates() if socket
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _certificates() -> list[Path]:
+    with suppress(OSError):
+        return sorted(each for each in CERTIFICATES.iterdir() if each.is_dir())
+    return []
+
+
+def _engine_version(host: str, environment: Mapping[str, str], run: Run) -> dict[str, Any] | Silence:
+    scheme, _, place = host.partition("://")
+    if scheme == "unix":
+        return _version_in(daemons.ask(Path(place), "/version"))
+    name, _, port = place.rpartition(":")
+    plain = host == environment.get("DOCKER_HOST") and not environment.get("DOCKER_TLS_VERIFY")
+    if scheme == "tcp" and port.isdecimal() and plain:
+        return _version_in(daemons.ask((name.strip("[]"), int(port)), "/version"))
+    told = run("docker", "version", "--format", "{{json .Server}}", timeout=ENGINE_SECONDS, check=False)
+    return dict(json.loads(told.stdout)) if told.code == 0 else Silence.DEAF
+
+
+def _version_in(reply: Reply | None) -> dict[str, Any] | Silence:
+    if reply is None:
+        return Silence.NOBODY
+    with suppress(ValueError):
+        if reply.status == 200:
+            return dict(json.loads(reply.body))
+    return Silence.DEAF
+
+
+def _ok(reply: Reply | None) -> bool:
+    return reply is not None and reply.status == 200
+
+
+def _addresses(host: str) -> tuple[tuple[str, int], ...]:
+    name = host.rpartition(":")[0].strip("[]")
+    return tuple((each, _port(host)) for each in (("127.0.0.1", "::1") if name == "localhost" else (name,)))
+
+
+def _port(host: str) -> int:
+    port = host.rpartition(":")[2]
+    if not port.isdecimal():
+        raise InputError(f"the registry `{host}` has no port", hint="write it, such as `localhost:5601`")
+    return int(port)
+
+
+def _alive(name: str, pidfile: Path) -> int:
+    with suppress(OSError, ValueError):
+        pid = int(pidfile.read_text(encoding="utf-8"))
+        if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == name and daemons.birth(pid):
+            return pid
+    return 0
+
+
+def _forget_dead(name: str, pidfile: Path) -> None:
+    """Remove a process id file whose process is gone or another's: dockerd would take that for its `name` and wait for it."""
+    if not _alive(name, pidfile):
+        pidfile.unlink(missing_ok=True)
