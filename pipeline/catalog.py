@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from pipeline.errors import InputError
 from pipeline.oci import Pinned, Repository
 from pipeline.releases import candidate_tag, floating_tag
 
@@ -31,10 +32,13 @@ def _shaped(pattern: str, meaning: str) -> AfterValidator:
 
 
 def _accepted(check: Callable[[str], object]) -> AfterValidator:
-    """Text that `check` takes; its error is the fault."""
+    """Text that `check` takes; its `InputError` is the fault."""
 
     def accept(text: str) -> str:
-        check(text)
+        try:
+            check(text)
+        except InputError as error:
+            raise ValueError(f"is not one: {error.message}") from error
         return text
 
     return AfterValidator(accept)
@@ -74,6 +78,7 @@ Word = Annotated[str, _shaped(r"\S+", "one word")]
 Sentence = Annotated[str, _shaped(r"[^\n]*\S[^\n]*", "one line of text")]
 Account = Annotated[str, _shaped(r"[a-z_][a-z0-9_-]{0,31}", "a user's name")]
 AbsolutePath = Annotated[str, _shaped(r"(?:/[A-Za-z0-9._-]+)+", "an absolute path")]
+Python = Annotated[str, _shaped(r"3\.[1-9][0-9]*", "a Python such as `3.11`")]
 Package = Annotated[str, _shaped(r"[a-z0-9][a-z0-9+.-]+", "a Debian package's name")]
 RepositoryName = Annotated[str, _shaped(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", "the last part of a repository's path")]
 RepositoryText = Annotated[str, _accepted(lambda text: Repository.parse(f"{text}/x"))]
@@ -133,6 +138,8 @@ class Image(Entry):
     """Compressed bytes of all layers."""
     revision: Annotated[int, Field(ge=1)] = 1
     rootfs: Rootfs | None = None
+    python: Python | None = None
+    """The Python that `requirements/*.in` are solved for; an image has its parent's when it does not say."""
 
     @property
     def needs(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import requests
@@ -22,6 +22,7 @@ from filelock import FileLock
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
+from pipeline import names
 from pipeline.depends import Candidate, Universe, close
 from pipeline.errors import Temporary, ToolFailed
 from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, parse_packages, rootfs_digest
@@ -43,15 +44,21 @@ class Mirror:
     certificates: Path | None = None
     """The certificate authorities that the host trusts, in place of the library's own."""
 
+    @classmethod
+    def chosen(cls, environment: Mapping[str, str], certificates: Path | None) -> Self:
+        """The mirror that the environment names, else Debian's own."""
+        root = environment.get(names.ENV_DEBIAN_MIRROR, "").rstrip("/")
+        return cls(root=root or cls.root, certificates=certificates)
+
 
 class PackagesGone(ToolFailed):
     """Neither the mirror nor the snapshot service has these packages any more."""
 
-    def __init__(self, names: Sequence[str], image: str = "") -> None:
-        self.names = tuple(names)
+    def __init__(self, packages: Sequence[str]) -> None:
+        self.packages = tuple(packages)
         super().__init__(
-            f"the mirror has dropped the locked versions of {', '.join(f'`{name}`' for name in names)}",
-            hint=f"`nox -s update -- {image or 'IMAGE'}` locks those that it has now",
+            f"the mirror has dropped the locked versions of {', '.join(f'`{name}`' for name in packages)}",
+            hint="`nox -s update -- IMAGE` locks the versions that it has now",
         )
 
 
@@ -228,7 +235,7 @@ def _snapshot_url(session: requests.Session, package: Package, snapshot: str) ->
 def _get(session: requests.Session, url: str) -> bytes:
     with closing(_open(session, url)) as answer:
         if answer.status_code in GONE:
-            raise ToolFailed(f"`{url}` is not there", hint="does the mirror carry this suite? see `PIPELINE_DEBIAN_MIRROR`")
+            raise ToolFailed(f"`{url}` is not there", hint=f"does the mirror carry this suite? see `{names.ENV_DEBIAN_MIRROR}`")
         try:
             return answer.content
         except requests.RequestException as error:

@@ -76,6 +76,7 @@ def _rootfs(rootfs: Rootfs) -> dict[str, object]:
         "rootfs:suite": rootfs.suite,
         "rootfs:packages": sorted(rootfs.packages),
         "rootfs:users": [user.model_dump() for user in rootfs.users],
+        "rootfs:directories": sorted(rootfs.directories),
     }
 
 
