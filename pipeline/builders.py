@@ -10,11 +10,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from pipeline import daemons, services
+from pipeline import daemons, dockerhost, services
 from pipeline.command import Run
+from pipeline.dockerhost import EngineFound
 from pipeline.errors import ToolFailed, ToolUnfit
 from pipeline.oci import Repository
-from pipeline.services import EngineFound
 from pipeline.story import Story
 from pipeline.toolchain import Tool, specs
 
@@ -55,7 +55,7 @@ class Reach(Enum):
 
 def instance(name: str, config: Path) -> Instance | None:
     """The builder `name` in the buildx configuration `config`."""
-    data = services.read_json(config / "instances" / name)
+    data = dockerhost.read_json(config / "instances" / name)
     nodes = data.get("Nodes") or ()
     if not nodes:
         return None
@@ -69,7 +69,7 @@ def instance(name: str, config: Path) -> Instance | None:
 
 def config_folder(environment: Mapping[str, str]) -> Path:
     """The user's own buildx configuration."""
-    return Path(environment.get("BUILDX_CONFIG") or services.docker_config(environment) / "buildx")
+    return Path(environment.get("BUILDX_CONFIG") or dockerhost.docker_config(environment) / "buildx")
 
 
 def reach(found: Instance, *, engine: EngineFound | None) -> Reach:

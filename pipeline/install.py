@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -43,15 +44,17 @@ class Workshop:
 @contextmanager
 def workshop(*, cache: Path, host: Host, run: Run, story: Story) -> Iterator[Workshop]:
     """Take the lock (and wait for a run that holds it), clear what a killed run left, and clean up at the end."""
-    room = cache / "tools" / ".partial"
-    room.parent.mkdir(parents=True, exist_ok=True)
+    partial = cache / "tools" / ".partial"
+    partial.mkdir(parents=True, exist_ok=True)
     with _locked(cache / "tools" / ".lock", story):
-        shutil.rmtree(room, ignore_errors=True)
-        room.mkdir()
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(exist_ok=True)
+        # A name of its own: what a killed run started may still be writing under the old one.
+        room = Path(tempfile.mkdtemp(dir=partial))
         try:
             yield Workshop(cache=cache, room=room, host=host, run=run, story=story)
         finally:
-            shutil.rmtree(room, ignore_errors=True)
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def get(name: str, shop: Workshop) -> None:
@@ -176,7 +179,7 @@ def _go(way: Go, version: str, made: Path, shop: Workshop, task: Task) -> Path:
         _build_in_module(go, way, version, env, made, shop, task)
     else:
         package = f"{way.package}@v{version}"
-        shop.run(go, "install", "-trimpath", "-v", package, timeout=GO_SECONDS, env=env, cwd=made, on_line=task.note)
+        shop.run(go, "install", *_flags(way, version), package, timeout=GO_SECONDS, env=env, cwd=made, on_line=task.note)
     binary = _single(made, Path(way.package).name)
     if module_version(binary, way.module) != version:
         raise ToolFailed(f"`{binary.name}` was not built from {way.module} {version}")
@@ -210,6 +213,10 @@ def _go_environment(room: Path, made: Path) -> Mapping[str, str]:
     }
 
 
+def _flags(way: Go, version: str) -> tuple[str, ...]:
+    return ("-trimpath", "-v", f"-ldflags=-s -w -X {way.variable}=v{version}")
+
+
 def _build_in_module(go: Path, way: Go, version: str, env: Mapping[str, str], made: Path, shop: Workshop, task: Task) -> None:
     """Build from a throw-away module that repeats the `exclude` lines, for which `go install` refuses the module."""
     home = shop.room / "module"
@@ -218,7 +225,8 @@ def _build_in_module(go: Path, way: Go, version: str, env: Mapping[str, str], ma
     told = shop.run(go, "mod", "download", "-json", f"{way.module}@v{version}", cwd=home, timeout=GO_SECONDS, env=env)
     published = Path(json.loads(told.stdout)["GoMod"]).read_text(encoding="utf-8")
     (home / "go.mod").write_text(throwaway_module(published, way, version), encoding="utf-8")
-    for words in (("mod", "tidy"), ("build", "-trimpath", "-v", "-o", str(made / Path(way.package).name), way.package)):
+    build = ("build", *_flags(way, version), "-o", str(made / Path(way.package).name), way.package)
+    for words in (("mod", "tidy"), build):
         shop.run(go, *words, cwd=home, timeout=GO_SECONDS, env=env, on_line=task.note)
 
 

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline import builders, services
+from pipeline import builders, dockerhost, services
 from pipeline.builders import Builder, Instance
 from pipeline.command import Run
+from pipeline.dockerhost import EngineFound, NoEngine, Silence
 from pipeline.errors import PipelineError, ToolUnfit
 from pipeline.install import ways
 from pipeline.oci import Repository
-from pipeline.services import EngineFound, NoEngine, Port, Silence
+from pipeline.services import Port
 from pipeline.settings import Settings
 from pipeline.toolchain import Cost, Found, Host, find, missing
 
@@ -91,7 +92,7 @@ def look(needs: frozenset[Need], *, settings: Settings, registry: str, host: Hos
     found = {name: find(name, host=host, cache=settings.cache, run=run) for name in names}
     builder, instance = _builder(found.get("buildx"), settings=settings, host=host, run=run)
     own = Need.BUILDER in needs and not builder and not settings.builder
-    engine = services.find_engine(host.environment, run) if Need.ENGINE in needs or own or instance else None
+    engine = dockerhost.find_engine(host.environment, run) if Need.ENGINE in needs or own or instance else None
     more = ["buildkitd", "runc"] if own else []
     more += ["dockerd"] if Need.ENGINE in needs and isinstance(engine, NoEngine) else []
     found |= {name: find(name, host=host, cache=settings.cache, run=run) for name in more}

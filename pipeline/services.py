@@ -3,26 +3,20 @@
 What answers is used as it is. Ours listen on loopback or on a Unix socket only, and keep their data in the cache folder.
 """
 
-import hashlib
 import json
 import shutil
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
 from pipeline import daemons
 from pipeline.command import Run
 from pipeline.daemons import Reply, Service
-from pipeline.errors import InputError, ToolFailed, ToolUnfit
+from pipeline.dockerhost import DOCKER_SOCKET
+from pipeline.errors import InputError, ToolUnfit
 from pipeline.story import Story
 from pipeline.toolchain import Host
 
-DOCKER_SOCKET = "unix:///var/run/docker.sock"
-ENGINE_SECONDS = 20.0
-"""How long an engine that is not on this machine may take to tell its version."""
 SOCKET_LIMIT = 100
 """Bytes of a Unix socket's path; Linux takes 107."""
 CACHE_LEAST, CACHE_MOST, CACHE_SHARE = 20 * 10**9, 30 * 10**9, 4
@@ -32,46 +26,6 @@ FREE_LEAST = 5 * 10**9
 """Bytes of its disk that BuildKit's cache leaves free, whatever it may use."""
 CERTIFICATES = Path("/etc/docker/certs.d")
 """Where docker keeps the certificate authorities of single registries; our buildkitd reads the same."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EngineFound:
-    """A docker engine that answers."""
-
-    host: str
-    """What `DOCKER_HOST` must say to reach it."""
-    version: str
-    desktop: bool
-    """It runs in Docker Desktop's virtual machine, whose loopback is not this machine's."""
-
-
-class Silence(Enum):
-    """Why no engine answers."""
-
-    NOBODY = "nobody listens"
-    REFUSED = "this user may not"
-    DEAF = "what listens there does not answer"
-
-
-@dataclass(frozen=True)
-class NoEngine:
-    """No engine answers at `host`; `named`: the user chose that host."""
-
-    host: str
-    why: Silence
-    named: bool
-
-    def error(self, user: str) -> ToolUnfit:
-        """What to tell the user."""
-        if self.why is Silence.REFUSED:
-            return ToolUnfit(
-                f"docker's socket `{self.host}` refused user `{user}`",
-                hint=f"`sudo usermod -aG docker {user}` and log in again (members of that group are as good as root), "
-                "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
-            )
-        named = "start it, or unset DOCKER_HOST and `docker context use default`"
-        ours = "start it (`sudo systemctl start docker`), or run `pipeline setup` as root on Debian or Ubuntu"
-        return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=named if self.named else ours)
 
 
 class Port(Enum):
@@ -85,50 +39,6 @@ class Port(Enum):
 def folder(cache: Path) -> Path:
     """Where records, sockets, configurations and logs of our services are."""
     return cache / "services"
-
-
-def find_engine(environment: Mapping[str, str], run: Run) -> EngineFound | NoEngine:
-    """The engine that DOCKER_HOST, the docker context or the default socket names; costs one request over a socket."""
-    host, named = engine_host(environment)
-    try:
-        told = _engine_version(host, environment, run)
-    except PermissionError:
-        return NoEngine(host, Silence.REFUSED, named)
-    if isinstance(told, Silence):
-        return NoEngine(host, told, named)
-    platform = (told.get("Platform") or {}).get("Name", "")
-    return EngineFound(host=host, version=str(told.get("Version", "")), desktop="Docker Desktop" in platform)
-
-
-def engine_host(environment: Mapping[str, str]) -> tuple[str, bool]:
-    """Where the engine is, and whether the user said so (DOCKER_HOST, or a context other than `default`)."""
-    if host := environment.get("DOCKER_HOST"):
-        return host, True
-    config = docker_config(environment)
-    name = environment.get("DOCKER_CONTEXT") or read_json(config / "config.json").get("currentContext") or "default"
-    if name == "default":
-        return DOCKER_SOCKET, False
-    context = read_json(config / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json")
-    try:
-        return str(context["Endpoints"]["docker"]["Host"]), True
-    except KeyError as error:
-        raise ToolUnfit(f"there is no docker context `{name}`", hint="`docker context ls` shows them") from error
-
-
-def docker_config(environment: Mapping[str, str]) -> Path:
-    """The folder of docker's own configuration."""
-    return Path(environment.get("DOCKER_CONFIG") or Path(environment.get("HOME", "/")) / ".docker")
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object of docker's; empty when there is no such file."""
-    try:
-        data = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise ToolFailed(f"`{path}` cannot be read: {error}", hint="repair it, or move it away") from error
-    return dict(data)
 
 
 def engine_service(dockerd: Path, *, host: Host, cache: Path, socket: Path, options: tuple[str, ...] = ()) -> Service:
@@ -175,7 +85,7 @@ def port_taken(host: str) -> ToolUnfit:
     who = f"`{holder[1]}` (process {holder[0]})" if holder else "another user's process"
     return ToolUnfit(
         f"`{host}` is taken by {who}, which is no registry",
-        hint="choose another port, such as `export PIPELINE_CANDIDATES=localhost:5602/candidates`, or stop it",
+        hint=f"stop it, or choose another port: `export PIPELINE_CANDIDATES=localhost:{_port(host) + 1}/candidates`",
     )
 
 
@@ -237,31 +147,16 @@ def buildkitd_config(cache: Path, *, socket: Path | None) -> str:
     return "\n".join(lines) + "\n"
 
 
+def buildkitd_config_changed(cache: Path) -> bool:
+    """Whether our buildkitd was started with another configuration than it would get now (new certificates)."""
+    written = folder(cache) / "buildkitd.toml"
+    return written.exists() and written.read_text(encoding="utf-8") != buildkitd_config(cache, socket=buildkitd_socket(cache))
+
+
 def _certificates() -> list[Path]:
     with suppress(OSError):
         return sorted(each for each in CERTIFICATES.iterdir() if each.is_dir())
     return []
-
-
-def _engine_version(host: str, environment: Mapping[str, str], run: Run) -> dict[str, Any] | Silence:
-    scheme, _, place = host.partition("://")
-    if scheme == "unix":
-        return _version_in(daemons.ask(Path(place), "/version"))
-    name, _, port = place.rpartition(":")
-    plain = host == environment.get("DOCKER_HOST") and not environment.get("DOCKER_TLS_VERIFY")
-    if scheme == "tcp" and port.isdecimal() and plain:
-        return _version_in(daemons.ask((name.strip("[]"), int(port)), "/version"))
-    told = run("docker", "version", "--format", "{{json .Server}}", timeout=ENGINE_SECONDS, check=False)
-    return dict(json.loads(told.stdout)) if told.code == 0 else Silence.DEAF
-
-
-def _version_in(reply: Reply | None) -> dict[str, Any] | Silence:
-    if reply is None:
-        return Silence.NOBODY
-    with suppress(ValueError):
-        if reply.status == 200:
-            return dict(json.loads(reply.body))
-    return Silence.DEAF
 
 
 def _ok(reply: Reply | None) -> bool:

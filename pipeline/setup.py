@@ -10,11 +10,11 @@ from pathlib import Path
 from pipeline import builders, daemons, services
 from pipeline.builders import Builder, Reach
 from pipeline.command import Run
+from pipeline.dockerhost import EngineFound
 from pipeline.errors import PipelineError, ToolFailed, ToolUnfit
 from pipeline.install import get, ways, workshop
 from pipeline.oci import Repository
 from pipeline.readiness import Act, Need, Seen, Step, look, plan
-from pipeline.services import EngineFound
 from pipeline.settings import Settings
 from pipeline.story import Story
 from pipeline.toolchain import Cost, Go, Host, Tool, find, missing, require_space, specs

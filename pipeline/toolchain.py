@@ -72,11 +72,15 @@ class Wheel(_Data):
 
 
 class Go(_Data):
-    """A package of a Go module; `excludes`: the module's `exclude` lines forbid `go install` and are repeated."""
+    """A package of a Go module; `variable` is the text in it that tells the version, which its own build would set.
+
+    `excludes`: the module's `exclude` lines forbid `go install` and are repeated.
+    """
 
     by: Literal["go"]
     module: str
     package: str
+    variable: str
     excludes: bool = False
     sooner: str
     cost: Cost
