@@ -1,7 +1,8 @@
 """Running a suite inside an image: the unmodified image, its own user, no network, one deadline for all of it.
 
-The root is read-only, so that a run can change nothing that it should prove; `/tmp` is memory, and `HOME` and the
-results are on a volume of the container's own. pytest comes from this environment (`suite.library`).
+The root is read-only, so that a run can change nothing that it should prove; `/tmp` is memory; the home that the image
+names in `HOME` is a volume that begins with the image's own content, owners and rights. Suite and results are on another
+volume, and pytest comes from this environment (`suite.library`).
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 from pipeline.check.results import Ending, Found, interpret
 from pipeline.check.suite import Listed, Suite, library, packed
 from pipeline.data.lane_start import FAULTY
-from pipeline.engine import Container, Ended, Engine, Spec, container
+from pipeline.engine import Container, Ended, Engine, Spec, container, variables
 from pipeline.errors import ToolUnfit
 from pipeline.story import Story, Task
 
@@ -57,7 +58,7 @@ def run_inside(
     Raises `ToolUnfit` when the image has no `python3`, or no GPUs can be handed to it.
     """
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("test")
-    spec = _spec(image, suite, listed, nonce=nonce, select=select, limits=limits)
+    spec = _spec(image, suite, variables(engine, image).get("HOME", ""), nonce=nonce, select=select, limits=limits)
     with container(spec, engine=engine, story=story, title=title, keep=keep) as made:
         made.put(FOLDER, packed(suite))
         made.put(FOLDER, library())
@@ -94,17 +95,17 @@ def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tupl
     return (*fixed, *shown, *(("-k", select) if select else ()), *files)
 
 
-def _spec(image: str, suite: Suite, listed: Sequence[Listed], *, nonce: str, select: str, limits: Limits) -> Spec:
+def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limits: Limits) -> Spec:
     folders = ":".join(f"{FOLDER}/suite/{folder}" for folder in suite.folders)
     told = environment(suite, nonce=nonce, result=RESULT, limits=limits)
     return Spec(
         image=image,
         entrypoint=("python3",),
-        command=(f"{FOLDER}/lane_start.py", "-p", "lane_plugin", *pytest_arguments(listed, FOLDER, select)),
-        environment={**told, "PIPELINE_FOLDERS": folders, "HOME": f"{FOLDER}/home"},
+        command=(f"{FOLDER}/lane_start.py", "-p", "lane_plugin", *pytest_arguments(suite.of("test"), FOLDER, select)),
+        environment={**told, "PIPELINE_FOLDERS": folders, "HOME": home or f"{FOLDER}/home"},
         read_only=True,
         tmpfs={"/tmp": TMP},
-        volume=FOLDER,
+        volumes=(FOLDER, *([home] if home else ())),
         memory=limits.memory,
         gpus=suite.lane == "gpu",
     )

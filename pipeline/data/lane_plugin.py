@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Keep why a file could not be collected."""
     if report.failed:
-        note_file(report.nodeid, "error", report.longreprtext)
+        note_file(report.nodeid, "error", broken(report.longreprtext))
     elif report.skipped:
         note_file(report.nodeid, "not-run", skip_reason(report))
 
@@ -203,6 +203,12 @@ def failure(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     first = call.excinfo.exconly(tryshort=True).strip().splitlines()
     part = "" if report.when == "call" else f"{report.when} failed: "
     return part + where + (first[0] if first else call.excinfo.typename)
+
+
+def broken(text: str) -> str:
+    """The line of a traceback that names the error."""
+    errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    return errors[-1] if errors else text
 
 
 def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:

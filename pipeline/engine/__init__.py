@@ -6,6 +6,6 @@ run leaves there carries its owner in a label, so that the next run removes what
 
 from pipeline.engine.connection import Engine, connect
 from pipeline.engine.containers import Container, Ended, Spec, container
-from pipeline.engine.images import ensure
+from pipeline.engine.images import ensure, variables
 
-__all__ = ["Container", "Ended", "Engine", "Spec", "connect", "container", "ensure"]
+__all__ = ["Container", "Ended", "Engine", "Spec", "connect", "container", "ensure", "variables"]

@@ -118,7 +118,7 @@ def _unpack(todo: Todo, index: int, registry: Blobs, scratch: Path, stop: thread
     hashed, size = hashlib.sha256(), 0
     content = tempfile.TemporaryFile(dir=scratch, buffering=CHUNK)  # noqa: SIM115 - its reader closes it
     try:
-        for chunk in _plain(registry.stream(todo.pinned.repository, descriptor), descriptor.media_type):
+        for chunk in _plain(registry.stream(todo.pinned.repository, descriptor), descriptor):
             if stop.is_set():
                 raise Interrupted("interrupted")
             hashed.update(chunk)
@@ -134,38 +134,34 @@ def _unpack(todo: Todo, index: int, registry: Blobs, scratch: Path, stop: thread
     return _Layer(content, size, descriptor)
 
 
-def _plain(chunks: Iterator[bytes], media_type: str) -> Iterator[bytes]:
+def _plain(chunks: Iterator[bytes], layer: Descriptor) -> Iterator[bytes]:
     """The uncompressed content of a layer."""
-    if media_type.endswith("zstd"):
-        return _zstd(chunks)
-    if media_type.endswith("gzip"):
-        return _gzip(chunks)
-    return chunks
+    from zstandard import ZstdError
+
+    unpacked = {"zstd": _zstd, "gzip": _gzip}.get(layer.media_type.rpartition("+")[2].rpartition(".")[2], iter)
+    try:
+        yield from unpacked(chunks)
+    except (ZstdError, zlib.error) as error:
+        raise ToolFailed(f"layer `{layer.digest}` cannot be unpacked: {error}") from error
 
 
 def _zstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    from zstandard import ZstdDecompressor, ZstdError
+    from zstandard import ZstdDecompressor
 
     reader = ZstdDecompressor().decompressobj(read_across_frames=True)
-    try:
-        for chunk in chunks:
-            yield reader.decompress(chunk)
-    except ZstdError as error:
-        raise ToolFailed(f"a layer is not zstd: {error}") from error
+    for chunk in chunks:
+        yield reader.decompress(chunk)
 
 
 def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
     reader = zlib.decompressobj(wbits=31)
-    try:
-        for chunk in chunks:
-            rest = chunk
-            while rest:
-                if reader.eof:
-                    reader = zlib.decompressobj(wbits=31)
-                yield reader.decompress(rest)
-                rest = reader.unused_data
-    except zlib.error as error:
-        raise ToolFailed(f"a layer is not gzip: {error}") from error
+    for chunk in chunks:
+        rest = chunk
+        while rest:
+            if reader.eof:
+                reader = zlib.decompressobj(wbits=31)
+            yield reader.decompress(rest)
+            rest = reader.unused_data
 
 
 def _partial(todo: Todo, count: int, labels: Mapping[str, str]) -> bytes:

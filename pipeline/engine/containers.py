@@ -42,8 +42,8 @@ class Spec:
     environment: Mapping[str, str] = field(default_factory=dict)
     read_only: bool = False
     tmpfs: Mapping[str, str] = field(default_factory=dict)
-    volume: str = ""
-    """A folder inside that is a volume of its own, so that files can be put there although the root is read-only."""
+    volumes: Sequence[str] = ()
+    """Folders inside that are volumes of their own, holding what the image has there, writable although the root is not."""
     binds: Sequence[str] = ()
     """`/here:/there[:ro]`."""
     ports: Sequence[int] = ()
@@ -209,7 +209,7 @@ def _create(spec: Spec, made: Container, labels: Mapping[str, str]) -> None:
             user=spec.user or None,
             environment=dict(spec.environment),
             labels=dict(labels),
-            volumes=[spec.volume] if spec.volume else None,
+            volumes=list(spec.volumes) or None,
             ports=list(spec.ports) or None,
             host_config=_host_config(spec, made.engine),
         )

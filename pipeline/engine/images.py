@@ -60,6 +60,15 @@ def _present(engine: Engine, pinned: Pinned, manifest: Manifest) -> str | None:
     return None
 
 
+def variables(engine: Engine, image: str) -> Mapping[str, str]:
+    """The environment variables that an image in the engine sets."""
+    found = inspect(engine, image)
+    if found is None:
+        raise ToolFailed(f"the engine does not hold `{image}` any more")
+    pairs = (text.partition("=") for text in (found.get("Config") or {}).get("Env") or ())
+    return {name: value for name, _, value in pairs}
+
+
 def _check_space(engine: Engine, pinned: Pinned, sizes: list[int]) -> None:
     free, needed = engine.free(), int(sum(sizes) * EXPANSION)
     if free is not None and free < needed:
