@@ -12,12 +12,12 @@ def module_version(binary: Path, module: str) -> str:
     Format: `debug/buildinfo` of Go 1.18 and newer: magic, pointer size, flags (2: texts inline), at offset 32 two texts
     with a varint length before each. A development build's `(devel)` and a pseudo-version of v0.0.0 tell nothing.
     """
-    lines = _module_info(binary).splitlines()
-    for line in lines:
-        words = line.split("\t")
-        if words[0] == "mod" and words[1] == module and words[2].startswith("v") and not words[2].startswith("v0.0.0"):
-            return words[2].removeprefix("v")
-    return ""
+    try:
+        lines = _module_info(binary).splitlines()
+    except (ValueError, IndexError):  # an empty file, or one that ends in the middle
+        return ""
+    versions = [words[2] for words in (line.split("\t") for line in lines) if words[:2] == ["mod", module]]
+    return next((each.removeprefix("v") for each in versions if each.startswith("v") and not each.startswith("v0.0.0")), "")
 
 
 def _module_info(binary: Path) -> str:

@@ -119,7 +119,7 @@ def ask(address: Address, path: str, *, host: str = "localhost", timeout: float 
         link.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}\r\nAccept: */*\r\n\r\n".encode())
         while chunk := link.recv(2**16):
             text += chunk
-    match = re.match(rb"HTTP/1\.\d (\d{3})[^\n]*\n.*?\r?\n\r?\n", text, re.DOTALL)
+    match = re.match(rb"HTTP/1\.\d (\d{3}).*?\r?\n\r?\n", text, re.DOTALL)
     return Reply(int(match[1]), text[match.end() :]) if match else Reply(0, b"")
 
 
