@@ -8,17 +8,18 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
-from urllib.parse import urlsplit
 
 from pipeline import names
+from pipeline.builders import Builder
 from pipeline.buildlog import BuildLog, Failure
 from pipeline.command import Run
-from pipeline.errors import RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.errors import InputError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Digest, Repository, Tagged
 from pipeline.story import Task
+from pipeline.surroundings import Surroundings
 
 TIMEOUT = 4 * 3600.0
 """Seconds that one image may take."""
@@ -49,32 +50,6 @@ _GONE = (
     "Unavailable",
 )
 _REFUSED = ("insufficient_scope", "unauthorized", "authorization failed", "denied", "401 Unauthorized", "403 Forbidden")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Builder:
-    """A buildx builder: the words that start buildx (`docker buildx`, or a path), its name, what to add to the environment."""
-
-    command: tuple[str, ...]
-    name: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Surroundings:
-    """What a build takes over from this machine without becoming part of the image."""
-
-    certificates: Path | None = None
-    """The certificate authorities that the machine trusts, one PEM file: the secret `ca`."""
-    index_url: str = "https://pypi.org/simple"
-    """The Python index: the secret `index-url`."""
-    proxies: Mapping[str, str] = field(default_factory=dict)
-    """`HTTP_PROXY` and the like: BuildKit's predefined build arguments, which enter neither cache keys nor images."""
-
-    @property
-    def passwords(self) -> tuple[str, ...]:
-        """What may not be shown."""
-        return tuple(filter(None, (urlsplit(url).password for url in (self.index_url, *self.proxies.values()))))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,8 +105,9 @@ def definition(targets: Sequence[Target], around: Surroundings) -> dict[str, Any
 def bake(target: Target, *, builder: Builder, around: Surroundings, run: Run, metadata: Path, log: Path, task: Task) -> Baked:
     """Build and push `target` by digest; buildx's record goes to the new file `metadata`, the whole log to `log`.
 
-    Raises `ToolFailed` when a step fails, `Temporary` when builder, registry or disk does, `RegistryRefused` when the
-    push is not allowed.
+    The machine's authorities and index are the secrets `ca` and `index-url`; its proxies are BuildKit's predefined build
+    arguments, which enter neither cache keys nor images. Raises `ToolFailed` when a step fails, `Temporary` when builder,
+    registry or disk does, `RegistryRefused` when the push is not allowed.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as written:
@@ -146,6 +122,8 @@ def bake(target: Target, *, builder: Builder, around: Surroundings, run: Run, me
             secrets=around.passwords,
             check=False,
         )
+        if said.fault:
+            raise said.fault
         if done.code != 0:
             _raise(said.failure(), target, builder, log)
         return _baked(metadata, target.name, len(said.executed))
@@ -216,7 +194,7 @@ def _baked(metadata: Path, name: str, executed: int) -> Baked:
         return Baked(
             digest=Digest(made["containerimage.digest"]), materials=tuple(_material(item) for item in found), executed=executed
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise ToolFailed(f"buildx left no readable record of `{name}`: {error!r}") from error
 
 

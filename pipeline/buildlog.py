@@ -5,16 +5,20 @@ Format: BuildKit's `client.SolveStatus` as JSON lines, mixed with plain lines of
 
 import base64
 import json
+import re
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TextIO
 
-from pipeline.command import redact
+from pipeline.redaction import redact
 
 TAIL_LINES = 20
 """Lines of a failed step's output that are repeated."""
+
+_STEP = re.compile(r"\[[^\]]*\d+/\d+\] (?!FROM |LINK )")
+"""A line of the Dockerfile that is work: not where a stage begins, nor a link of what a `COPY --link` has made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +40,6 @@ class _Vertex:
     parts: set[str] = field(default_factory=set)
     tail: deque[str] = field(default_factory=lambda: deque(maxlen=TAIL_LINES))
 
-    @property
-    def step(self) -> bool:
-        """Whether it is a line of the Dockerfile."""
-        return self.name.startswith("[") and not self.name.startswith("[internal]")
-
 
 class BuildLog:
     """Reads the stream line by line, writes the log, and remembers what a failure is explained by."""
@@ -50,10 +49,17 @@ class BuildLog:
         self._log, self._note, self._secrets = log, note, secrets
         self._vertexes: dict[str, _Vertex] = {}
         self._plain: deque[str] = deque(maxlen=TAIL_LINES)
+        self.fault: OSError | None = None
+        """Why the log could not be written; the stream is read on, or buildx would wait for its reader."""
 
     def line(self, text: str) -> None:
         """One line of buildx's stderr."""
-        event = _event(text)
+        try:
+            self._take(text, _event(text))
+        except (KeyError, TypeError, AttributeError, ValueError):
+            self._take(text, None)
+
+    def _take(self, text: str, event: Mapping[str, Any] | None) -> None:
         if event is None:
             self._plain.append(text)
             self._write(text)
@@ -68,7 +74,7 @@ class BuildLog:
     @property
     def executed(self) -> tuple[str, ...]:
         """The Dockerfile's lines that really ran, those from the cache left out."""
-        return tuple(vertex.name for vertex in self._vertexes.values() if vertex.step and vertex.state == "done")
+        return tuple(vertex.name for vertex in self._vertexes.values() if _STEP.match(vertex.name) and vertex.state == "done")
 
     def failure(self) -> Failure:
         """What the stream says about a build that failed."""
@@ -120,8 +126,13 @@ class BuildLog:
         self._note(shown)
 
     def _write(self, text: str) -> None:
-        self._log.write(redact(text, self._secrets) + "\n")
-        self._log.flush()
+        if self.fault:
+            return
+        try:
+            self._log.write(redact(text, self._secrets) + "\n")
+            self._log.flush()
+        except OSError as error:
+            self.fault = error
 
 
 def _event(text: str) -> Mapping[str, Any] | None:

@@ -3,12 +3,14 @@
 import hashlib
 import json
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
+from pipeline.command import Completed
 from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
 
 
@@ -99,6 +101,7 @@ def fake_registry() -> Iterator[FakeRegistry]:
 class _Handler(BaseHTTPRequestHandler):
     registry: FakeRegistry
     protocol_version = "HTTP/1.1"
+    wbufsize = -1  # one packet an answer, or each waits for the acknowledgement of its head
 
     def do_GET(self) -> None:
         self._answer()
@@ -151,3 +154,72 @@ class _Handler(BaseHTTPRequestHandler):
 
 def unknown(code: str) -> Answer:
     return Answer(404, json.dumps({"errors": [{"code": code, "message": f"{code.lower()} to this registry"}]}).encode())
+
+
+@dataclass
+class FakeBuildx:
+    """A `Run` that bakes into a `FakeRegistry`: the parent's layers, and one layer an image; anything else fails."""
+
+    registry: FakeRegistry
+    layers: dict[str, list[bytes]] = field(default_factory=dict)
+    """What an image's own layer holds, the next one each time it is baked; its name when there is none."""
+    facts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What `put_image` is told otherwise, by image."""
+    materials: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    streams: dict[str, Path] = field(default_factory=dict)
+    """Recorded progress of images that fail."""
+    before: Callable[[str], None] = lambda _: None
+    baked: list[dict[str, Any]] = field(default_factory=list)
+    """The targets that were asked for."""
+
+    def __call__(
+        self,
+        *argv: str | Path,
+        timeout: float,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        secrets: Collection[str] = (),
+        on_line: Callable[[str], None] | None = None,
+        log: Path | None = None,
+        check: bool = True,
+    ) -> Completed:
+        words = tuple(str(word) for word in argv)
+        code = self._bake(words, stdin, on_line) if "bake" in words else 128
+        return Completed(argv=words, code=code, stdout="", stderr="", seconds=0.0)
+
+    def _bake(self, words: tuple[str, ...], stdin: bytes | None, on_line: Callable[[str], None] | None) -> int:
+        name = words[-1]
+        wanted = json.loads(stdin or b"{}")["target"][name]
+        self.baked.append({"name": name, **wanted})
+        self.before(name)
+        if name in self.streams:
+            for line in self.streams[name].read_text().splitlines():
+                if on_line:
+                    on_line(line)
+            return 1
+        image = self._push(name, wanted)
+        made = {"containerimage.digest": str(image.digest)}
+        if name in self.materials:
+            made["buildx.build.provenance"] = {"materials": self.materials[name]}  # type: ignore[assignment]
+        Path(words[words.index("--metadata-file") + 1]).write_text(json.dumps({name: made}))
+        return 0
+
+    def _push(self, name: str, wanted: Mapping[str, Any]) -> Pinned:
+        output = dict(part.split("=", 1) for part in wanted["output"][0].split(","))
+        repository = Repository.parse(output["name"])
+        base = wanted["contexts"].get("base", "")
+        own = self.layers[name].pop(0) if self.layers.get(name) else name.encode()
+        facts = {
+            "layers": (*self._layers(repository, base), own),
+            "labels": {key: text.replace("$${", "${") for key, text in wanted["labels"].items()},
+            "rewritten": "rewrite-timestamp" in output,
+            **self.facts.get(name, {}),
+        }
+        return self.registry.put_image(repository, **facts)
+
+    def _layers(self, repository: Repository, base: str) -> list[bytes]:
+        if not base:
+            return []
+        manifest = json.loads(self.registry.manifests[repository.path, base.rpartition("@")[2]])
+        return [self.registry.blobs[layer["digest"]] for layer in manifest["layers"]]

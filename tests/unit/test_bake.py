@@ -1,0 +1,197 @@
+"""The bake definition, and what becomes of a bake that fails."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.bake import INDEX_URL, Baked, Material, Target, bake, definition
+from pipeline.builders import Builder
+from pipeline.command import Completed
+from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.oci import Digest, Repository
+from pipeline.story import SilentTask
+from pipeline.surroundings import Surroundings
+
+DATA = Path(__file__).parent.parent / "data" / "buildkit"
+FAMILY = Repository.parse("localhost:5601/candidates/family")
+PARENT = f"sha256:{'1' * 64}"
+BUILDER = Builder(command=("docker", "buildx"), name="pipeline", environment={"BUILDX_CONFIG": "/cache/buildx"})
+AROUND = Surroundings(
+    certificates=Path("/etc/ssl/certs/ca.crt"),
+    index_url="https://me:s3cret@pypi.example.com/simple",
+    proxies={"HTTPS_PROXY": "http://proxy:3128"},
+)
+
+
+def target(*, links: bool = True, fresh: bool = False, context: str = "/work/app") -> Target:
+    return Target(
+        name="app",
+        repository=FAMILY,
+        context=Path(context),
+        contexts={"base": f"docker-image://{FAMILY}@{PARENT}"},
+        labels={"claim": "${HOME} and %{if}", "plain": "$x"},
+        platform="linux/amd64",
+        epoch=1738108800,
+        compression_level=7,
+        rewrite_timestamp=not links,
+        cache=FAMILY.tag("buildcache-v1.0-app-zstd7") if links else None,
+        fresh=fresh,
+    )
+
+
+def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
+    cache = "ref=localhost:5601/candidates/family:buildcache-v1.0-app-zstd7"
+    zstd = "compression=zstd,compression-level=7"
+    assert definition([target()], AROUND) == {
+        "group": {"default": {"targets": ["app"]}},
+        "target": {
+            "app": {
+                "context": "/work/app",
+                "dockerfile": "Dockerfile",
+                "contexts": {"base": f"docker-image://localhost:5601/candidates/family@{PARENT}"},
+                "platforms": ["linux/amd64"],
+                "args": {"SOURCE_DATE_EPOCH": "1738108800", "HTTPS_PROXY": "http://proxy:3128"},
+                "labels": {"claim": "$${HOME} and %%{if}", "plain": "$x"},
+                "secret": ["type=file,id=ca,src=/etc/ssl/certs/ca.crt", f"type=env,id=index-url,env={INDEX_URL}"],
+                "output": [
+                    "type=image,name=localhost:5601/candidates/family,push-by-digest=true,name-canonical=true,push=true,"
+                    f"oci-mediatypes=true,{zstd}"
+                ],
+                "cache-from": [f"type=registry,{cache}"],
+                "cache-to": [f"type=registry,{cache},mode=min,image-manifest=true,oci-mediatypes=true,ignore-error=true,{zstd}"],
+            }
+        },
+    }
+
+
+def test_an_image_with_ordinary_steps_is_clamped_while_exporting_and_has_no_cache() -> None:
+    wanted = definition([target(links=False)], AROUND)["target"]["app"]
+    assert wanted["output"][0].endswith(",rewrite-timestamp=true")
+    assert not {"cache-from", "cache-to"} & wanted.keys()
+
+
+def test_a_fresh_build_reads_no_cache() -> None:
+    wanted = definition([target(fresh=True)], AROUND)["target"]["app"]
+    assert wanted["no-cache"] is True
+    assert "cache-from" not in wanted
+
+
+def test_a_path_with_a_comma_stays_one_field() -> None:
+    odd = Surroundings(certificates=Path('/a,b/"c".pem'))
+    assert definition([target()], odd)["target"]["app"]["secret"][0] == 'type=file,id=ca,"src=/a,b/""c"".pem"'
+
+
+class Recorded:
+    """A `Run` that plays a recorded stream, and may leave a record."""
+
+    def __init__(self, stream: str, *, code: int = 1, metadata: str | None = None) -> None:
+        self.stream, self.code, self.metadata = stream, code, metadata
+        self.argv: tuple[str, ...] = ()
+        self.env: dict[str, str] = {}
+
+    def __call__(self, *argv: object, on_line: object = None, env: object = None, **_: object) -> Completed:
+        self.argv, self.env = tuple(str(word) for word in argv), dict(env)  # type: ignore[call-overload]
+        for line in self.stream.splitlines():
+            on_line(line)  # type: ignore[operator]
+        if self.metadata is not None:
+            Path(self.argv[self.argv.index("--metadata-file") + 1]).write_text(self.metadata)
+        return Completed(argv=self.argv, code=self.code, stdout="", stderr="", seconds=1.0)
+
+
+def baked(run: Recorded, folder: Path) -> Baked:
+    return bake(
+        target(),
+        builder=BUILDER,
+        around=AROUND,
+        run=run,
+        metadata=folder / "metadata.json",
+        log=folder / "logs" / "app.log",
+        task=SilentTask(),
+    )
+
+
+def failed(stream: str, folder: Path) -> PipelineError:
+    with pytest.raises(PipelineError) as caught:
+        baked(Recorded(stream), folder)
+    assert str(folder / "logs" / "app.log") in caught.value.hint or isinstance(caught.value, ToolUnfit)
+    return caught.value
+
+
+def recorded(name: str) -> str:
+    return (DATA / f"{name}.jsonl").read_text()
+
+
+def test_what_buildkit_pushed_and_resolved_is_read_from_its_record(tmp_path: Path) -> None:
+    run = Recorded(recorded("built"), code=0, metadata=(DATA / "metadata.json").read_text())
+    digest = Digest("sha256:61defb951341e4e6be99f4f70ac04c8d26d5da8d06192c3317c1376c695882e7")
+    uri = "pkg:docker/localhost:5601/candidates/family"
+    assert baked(run, tmp_path) == Baked(
+        digest=Digest("sha256:666bcbc1b5097ce73441c3788ce8620f9b9851c2d6613d7b595e387587cb9fe4"),
+        materials=(
+            Material(uri=f"{uri}@tmp?platform=linux%2Famd64", digest=digest, image=True, pinned=False),
+            Material(uri=f"{uri}?digest={digest}&platform=linux%2Famd64", digest=digest, image=True, pinned=True),
+        ),
+        executed=2,
+    )
+
+
+def test_buildx_is_told_the_builder_and_to_add_nothing(tmp_path: Path) -> None:
+    run = Recorded("", code=0, metadata=(DATA / "metadata.json").read_text())
+    baked(run, tmp_path)
+    assert run.argv[:5] == ("docker", "buildx", "--builder", "pipeline", "bake")
+    assert run.env["BUILDX_NO_DEFAULT_ATTESTATIONS"] == "1"
+    assert run.env["BUILDX_CONFIG"] == "/cache/buildx"
+    assert run.env[INDEX_URL] == AROUND.index_url
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [None, "{}", "not json", '{"app": {}}', '{"app": {"containerimage.digest": 3}}', '{"app": {"containerimage.digest": "x"}}'],
+)
+def test_a_record_that_lacks_the_digest_is_an_error(tmp_path: Path, metadata: str | None) -> None:
+    with pytest.raises(ToolFailed, match="no readable record"):
+        baked(Recorded("", code=0, metadata=metadata), tmp_path)
+
+
+def test_a_failed_step_is_the_tools_failure_with_its_last_lines(tmp_path: Path) -> None:
+    error = failed(recorded("run-fails"), tmp_path)
+    assert isinstance(error, ToolFailed)
+    assert "`app` failed in `[root 2/2] RUN " in error.message
+    assert error.message.endswith("exit code: 3\n  fetching wheels\n  ERROR: no matching distribution")
+
+
+def test_a_full_disk_is_temporary_and_says_how_to_free_it(tmp_path: Path) -> None:
+    error = failed(recorded("disk-full"), tmp_path)
+    assert isinstance(error, Temporary)
+    assert "docker buildx prune --builder pipeline" in error.hint
+
+
+@pytest.mark.parametrize("stream", ["push-fails", "builder-gone"])
+def test_a_registry_or_builder_that_is_gone_is_temporary(tmp_path: Path, stream: str) -> None:
+    assert isinstance(failed(recorded(stream), tmp_path), Temporary)
+
+
+def test_a_step_that_cannot_reach_its_own_server_is_the_images_fault(tmp_path: Path) -> None:
+    stream = recorded("run-fails").replace("exit code: 3", "exit code: 7")
+    assert isinstance(failed(stream.replace("no matching", "connection refused"), tmp_path), ToolFailed)
+
+
+def test_a_push_without_the_right_is_refused(tmp_path: Path) -> None:
+    stream = recorded("push-fails").replace("connect: connection refused", "401 Unauthorized")
+    assert isinstance(failed(stream, tmp_path), RegistryRefused)
+
+
+def test_an_unknown_builder_is_a_tool_that_is_missing(tmp_path: Path) -> None:
+    assert isinstance(failed('ERROR: no builder "pipeline" found', tmp_path), ToolUnfit)
+
+
+def test_anything_else_is_the_tools_failure(tmp_path: Path) -> None:
+    error = failed("ERROR: failed to solve: dockerfile parse error on line 1: unknown instruction: FORM", tmp_path)
+    assert type(error) is ToolFailed
+    assert "unknown instruction: FORM" in error.message
+
+
+def test_passwords_stay_out_of_the_log(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed):
+        baked(Recorded("WARNING: https://me:s3cret@pypi.example.com failed\nERROR: x"), tmp_path)
+    assert "s3cret" not in (tmp_path / "logs" / "app.log").read_text()

@@ -1,0 +1,441 @@
+"""The build stage over a registry in memory and a builder that is played."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from pipeline import context, names
+from pipeline.build import BuildResult, Workshop, build, definition, one
+from pipeline.build import run as stage_run
+from pipeline.builders import Builder
+from pipeline.debian import Mirror, PackagesGone
+from pipeline.errors import CheckFailed, Interrupted, PipelineError, TagConflict, Temporary, ToolFailed, worst
+from pipeline.oci import Digest, Repository
+from pipeline.registry import Registry
+from pipeline.settings import Settings
+from pipeline.story import Silent
+from pipeline.surroundings import Surroundings
+from pipeline.survey import Survey, survey
+from tests.fakes import FakeBuildx, FakeRegistry, fake_registry
+
+DATA = Path(__file__).parent.parent / "data" / "buildkit"
+LINKS = "FROM base\nCOPY --link --from=base /x /\n"
+STEPS = 'FROM base\nRUN ["/x"]\n'
+
+
+class Heard(Silent):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+    def warn(self, text: str) -> None:
+        self.lines.append(text)
+
+
+class Family:
+    """A catalog on disk with a root `os`, its child `app`, and `lab` and `other` on `app`."""
+
+    def __init__(self, root: Path, registry: FakeRegistry) -> None:
+        self.buildx, self.registry, self.story = FakeBuildx(registry), registry, Heard()
+        self.settings = Settings(root=root, cache=root / "cache")
+        self.write(
+            "catalog.yaml", f"line: '1.0'\nrepository: family\ncandidates: {registry.host}/team\nreleases: {registry.host}/out\n"
+        )
+        shared = "platform: linux/amd64\nepoch: 2025-01-29T00:00:00Z\ncompression-level: 7\n"
+        self.write("catalog.yaml", (self.settings.images / "catalog.yaml").read_text() + shared)
+        self.image("os", "release: false\n", "FROM scratch\nCOPY --link x /\n")
+        self.image("app", "parent: os\nclaims: {thing: '1.5'}\n", LINKS)
+        self.image("lab", "parent: app\nvariant: lab\n", STEPS)
+        self.image("other", "parent: app\nvariant: other\n", LINKS)
+
+    def write(self, path: str, text: str) -> None:
+        file = self.settings.images / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def image(self, name: str, rest: str, dockerfile: str) -> None:
+        self.write(f"{name}/image.yaml", f"description: {name}\n{rest}")
+        self.write(f"{name}/Dockerfile", dockerfile)
+
+    def survey(self, *selection: str, rebuild: bool = False) -> Survey:
+        catalog = context.load(self.settings)
+        return survey(self.settings, catalog, Registry(), selection, rebuild=rebuild, story=self.story)
+
+    @property
+    def shop(self) -> Workshop:
+        return Workshop(
+            settings=self.settings,
+            registry=Registry(),
+            run=self.buildx,
+            story=self.story,
+            builder=Builder(command=("buildx",), name="b"),
+            around=Surroundings(),
+            mirror=Mirror(),
+            now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+            run_id="run-1",
+        )
+
+    def build(self, *selection: str, rebuild: bool = False, twice: bool = False) -> Mapping[str, BuildResult]:
+        results = build(lambda: self.survey(*selection, rebuild=rebuild), self.shop, twice=twice)
+        return {result.image: result for result in results}
+
+    def states(self, results: Mapping[str, BuildResult]) -> dict[str, str]:
+        return {name: result.state for name, result in results.items()}
+
+    @property
+    def repository(self) -> Repository:
+        return self.registry.repository("team/family")
+
+    @property
+    def tags(self) -> set[str]:
+        return set(Registry().tags(self.repository))
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Iterator[Family]:
+    with fake_registry() as registry:
+        yield Family(tmp_path, registry)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(one, "APART", 0)
+
+
+def test_a_family_is_built_parents_first_each_on_the_digest_of_its_parent(family: Family) -> None:
+    results = family.build()
+    assert family.states(results) == dict.fromkeys(("os", "app", "lab", "other"), "built")
+    order = [target["name"] for target in family.buildx.baked]
+    assert order[:2] == ["os", "app"]
+    assert set(order[2:]) == {"lab", "other"}
+    bases = {target["name"]: target["contexts"].get("base") for target in family.buildx.baked}
+    assert bases["app"] == f"docker-image://{results['os'].pinned}"
+    assert bases["lab"] == bases["other"] == f"docker-image://{results['app'].pinned}"
+
+
+def test_every_image_gets_its_candidate_tag_and_the_hash_as_a_label(family: Family) -> None:
+    results = family.build("app")
+    step = family.survey("app").steps[0]
+    assert step.action == "reuse"
+    assert Registry().resolve(family.repository.tag(step.tag)) == results["app"].pinned.digest  # type: ignore[union-attr]
+    labels = Registry().config(results["app"].pinned).labels  # type: ignore[arg-type]
+    assert labels[names.LABEL_INPUT_HASH] == step.input_hash
+    assert labels[f"{names.LABEL_CLAIM}thing"] == "1.5"
+    assert "file:Dockerfile" in json.loads(labels[names.LABEL_INPUTS])
+
+
+def test_a_second_build_builds_nothing(family: Family) -> None:
+    first = family.build()
+    family.buildx.baked.clear()
+    second = family.build()
+    assert family.states(second) == dict.fromkeys(first, "reused")
+    assert {r.pinned for r in second.values()} == {r.pinned for r in first.values()}
+    assert family.buildx.baked == []
+
+
+def test_the_size_is_what_all_layers_take_in_the_registry(family: Family) -> None:
+    family.buildx.layers = {"os": [b"12345"], "app": [b"123"]}
+    assert [result.size for result in family.build("app").values()] == [5, 8]
+
+
+def test_images_of_links_carry_a_cache_and_are_not_rewritten(family: Family) -> None:
+    family.build()
+    targets = {target["name"]: target for target in family.buildx.baked}
+    assert "rewrite-timestamp" not in targets["app"]["output"][0]
+    assert targets["app"]["cache-from"] == [f"type=registry,ref={family.repository}:buildcache-v1.0-zstd7"]
+    assert "rewrite-timestamp=true" in targets["lab"]["output"][0]
+    assert "cache-to" not in targets["lab"]
+
+
+def test_a_record_of_the_build_is_kept_under_the_digest(family: Family) -> None:
+    pinned = family.build("app")["app"].pinned
+    assert pinned is not None
+    folder = family.settings.work / "statements" / pinned.digest.hex
+    predicate = json.loads((folder / "built.json").read_text())["predicate"]
+    internal = predicate["buildDefinition"]["internalParameters"]
+    assert internal["parent"].startswith(f"{family.repository}@sha256:")
+    assert internal["commit"] is None
+    assert predicate["runDetails"]["metadata"]["invocationId"] == "run-1"
+
+
+def test_a_failed_image_stops_its_descendants_and_not_its_siblings(family: Family) -> None:
+    family.image("leaf", "parent: lab\nvariant: leaf\n", LINKS)
+    family.buildx.streams = {"lab": DATA / "run-fails.jsonl"}
+    results = family.build()
+    assert family.states(results) == {"os": "built", "app": "built", "lab": "failed", "other": "built", "leaf": "aborted"}
+    assert results["lab"].exit_code == 5
+    assert "[root 2/2] RUN" in results["lab"].reason
+    assert results["leaf"].reason == "`lab` failed"
+    assert worst([result.exit_code for result in results.values()]) == 5
+    assert not [tag for tag in family.tags if "lab" in tag or "leaf" in tag]
+
+
+def test_the_last_descendant_is_told_who_failed(family: Family) -> None:
+    family.buildx.streams = {"os": DATA / "disk-full.jsonl"}
+    results = family.build()
+    assert {result.reason for name, result in results.items() if name != "os"} == {"`os` failed"}
+    assert {result.exit_code for result in results.values()} == {75}
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        ({"created": "2025-01-30T00:00:00Z"}, "not at the catalog's epoch"),
+        ({"created": "yesterday"}, "not at the catalog's epoch"),
+        ({"platform": "linux/arm64"}, "it is for `linux/arm64`"),
+        ({"layers": (b"x", b"app")}, "first layers are not its parent's"),
+        ({"labels": {}}, "lacks labels"),
+    ],
+)
+def test_an_image_that_is_not_what_was_asked_for_gets_no_tag(family: Family, facts: dict[str, object], complaint: str) -> None:
+    family.buildx.facts = {"app": facts}
+    results = family.build("app")
+    assert results["app"].state == "failed"
+    assert results["app"].exit_code == ToolFailed.exit_code
+    assert complaint in results["app"].reason
+    assert len(family.tags) == 1
+
+
+def test_a_rewrite_that_buildkit_only_warned_about_is_noticed(family: Family) -> None:
+    family.buildx.facts = {"lab": {"rewritten": False}}
+    assert "did not clamp the times" in family.build("lab")["lab"].reason
+
+
+def material(uri: str, digest: str) -> list[dict[str, object]]:
+    return [{"uri": uri, "digest": {"sha256": digest}}]
+
+
+def test_a_base_that_is_not_pinned_is_refused_with_its_digest(family: Family) -> None:
+    family.buildx.materials = {"os": material("pkg:docker/debian@12?platform=linux%2Famd64", "a" * 64)}
+    reason = family.build("os")["os"].reason
+    assert "`pkg:docker/debian@12?platform=linux%2Famd64`, which is not pinned" in reason
+    assert f"@sha256:{'a' * 64}" in reason
+
+
+def test_a_base_that_nobody_named_is_refused(family: Family) -> None:
+    digest = "a" * 64
+    family.buildx.materials = {"os": material(f"pkg:docker/debian@12?digest=sha256:{digest}", digest)}
+    assert "neither the catalog nor its Dockerfile names" in family.build("os")["os"].reason
+    family.write("os/Dockerfile", f"FROM debian:12@sha256:{digest}\nRUN x\n")
+    assert family.build("os")["os"].state == "built"
+
+
+def test_an_image_over_its_size_limit_fails_as_a_check_does(family: Family) -> None:
+    family.image("app", "parent: os\nsize-limit: 1 kB\n", LINKS)
+    family.buildx.layers = {"app": [bytes(2000)]}
+    result = family.build("app")["app"]
+    assert result.exit_code == CheckFailed.exit_code
+    assert "more than its `size-limit`" in result.reason
+
+
+def test_a_rebuild_that_gives_the_same_bytes_is_built(family: Family) -> None:
+    first = family.build("app")
+    again = family.build("app", rebuild=True)
+    assert family.states(again) == {"os": "reused", "app": "built"}
+    assert again["app"].pinned == first["app"].pinned
+
+
+def test_a_rebuild_that_gives_other_bytes_is_a_conflict_and_says_where(family: Family) -> None:
+    family.build("app")
+    family.buildx.layers = {"app": [b"other bytes"]}
+    result = family.build("app", rebuild=True)["app"]
+    assert result.exit_code == TagConflict.exit_code
+    assert "layer 2 of 2 (`step 1`) has other content" in result.reason
+
+
+def test_twice_builds_without_cache_and_records_that_it_is_reproducible(family: Family) -> None:
+    results = family.build("app", rebuild=True, twice=True)
+    assert [target["no-cache"] for target in family.buildx.baked if target["name"] == "app"] == [True, True]
+    assert results["app"].state == "built"
+    pinned = results["app"].pinned
+    assert pinned is not None
+    statement = json.loads((family.settings.work / "statements" / pinned.digest.hex / "built.json").read_text())
+    assert statement["predicate"]["buildDefinition"]["internalParameters"]["reproduced"] is True
+
+
+def test_twice_with_two_results_fails_names_the_layer_and_makes_no_tag(family: Family) -> None:
+    family.buildx.layers = {"os": [b"once", b"again"]}
+    result = family.build("os", twice=True)["os"]
+    assert result.exit_code == CheckFailed.exit_code
+    assert "not reproducible" in result.reason
+    assert "layer 1 of 1 (`step 0`) has other content" in result.reason
+    assert family.tags == set()
+
+
+def test_what_another_run_built_while_this_one_planned_is_used(family: Family) -> None:
+    planned = family.survey("app")
+    first = family.build("app")
+    family.buildx.baked.clear()
+    results = build(lambda: planned, family.shop)
+    assert [(r.state, r.reason) for r in results] == [("reused", "built by another run meanwhile")] * 2
+    assert [r.pinned for r in results] == [r.pinned for r in first.values()]
+    assert family.buildx.baked == []
+
+
+def race(family: Family, input_hash: str | None = None) -> Callable[[str], None]:
+    """Another machine creates the tag of `os` while it is baked here."""
+    step = family.survey("os").steps[0]
+    labels = {names.LABEL_INPUT_HASH: input_hash or step.input_hash}
+    return lambda _: None if step.tag in family.tags else void(family.registry, family.repository, labels, step.tag)
+
+
+def void(registry: FakeRegistry, repository: Repository, labels: Mapping[str, str], tag: str) -> None:
+    registry.put_image(repository, layers=(b"the winner's",), labels=labels, tag=tag)
+
+
+def test_the_loser_of_a_race_goes_on_with_the_winners(family: Family) -> None:
+    family.buildx.before = race(family)
+    results = family.build("app")
+    assert results["os"].state == "reused"
+    assert results["os"].reason == "another run was faster"
+    assert family.buildx.baked[1]["contexts"]["base"] == f"docker-image://{results['os'].pinned}"
+    assert any("layer 1 of 1" in line for line in family.story.lines)
+
+
+def test_a_tag_of_other_inputs_is_a_conflict(family: Family) -> None:
+    family.buildx.before = race(family, "0" * 64)
+    assert family.build("os")["os"].exit_code == TagConflict.exit_code
+
+
+def test_two_runs_at_once_give_one_candidate(family: Family) -> None:
+    results: list[Mapping[str, BuildResult]] = []
+    threads = [threading.Thread(target=lambda: results.append(family.build("app"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results[0]["app"].pinned == results[1]["app"].pinned
+    assert [target["name"] for target in family.buildx.baked] == ["os", "app"]
+
+
+def test_nothing_temporary_is_left(family: Family) -> None:
+    family.buildx.streams = {"app": DATA / "run-fails.jsonl"}
+    family.build()
+    assert list((family.settings.work / "stage").iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_swept(family: Family) -> None:
+    left = family.settings.work / "stage" / "127.0.0.1_1_team_family_v1.0-os-0123456789ab"
+    (left / "context").mkdir(parents=True)
+    family.build("os")
+    assert not left.exists()
+
+
+def test_what_another_run_works_on_is_not_swept(family: Family) -> None:
+    live = family.settings.work / "stage" / "x"
+    live.mkdir(parents=True)
+    (family.settings.cache / "locks").mkdir(parents=True)
+    with FileLock(family.settings.cache / "locks" / "x.lock"):
+        family.build("os")
+    assert live.exists()
+
+
+def test_an_interrupt_ends_the_run_and_leaves_neither_tag_nor_folder(family: Family) -> None:
+    def interrupt(name: str) -> None:
+        if name == "app":
+            raise Interrupted("interrupted")
+
+    family.buildx.before = interrupt
+    with pytest.raises(Interrupted):
+        family.build()
+    assert len(family.tags) == 1
+    assert list((family.settings.work / "stage").iterdir()) == []
+
+
+def test_an_interrupt_reaches_an_image_that_waits_for_another_run(family: Family) -> None:
+    tag = family.survey("other").steps[-1].tag
+    lock = family.settings.cache / "locks" / f"{family.repository.host.replace(':', '_')}_team_family_{tag}.lock"
+    waits = threading.Event()
+    family.story.say = lambda text: waits.set() if "waiting" in text else None  # type: ignore[method-assign]
+
+    def interrupt(name: str) -> None:
+        if name == "lab":
+            waits.wait(5)
+            raise Interrupted("interrupted")
+
+    family.buildx.before = interrupt
+    lock.parent.mkdir(parents=True)
+    with FileLock(lock), pytest.raises(Interrupted):
+        family.build()
+    assert waits.is_set()
+
+
+def test_a_bug_is_not_reported_as_a_failed_image(family: Family) -> None:
+    def crash(_: str) -> None:
+        raise ZeroDivisionError
+
+    family.buildx.before = crash
+    with pytest.raises(ZeroDivisionError):
+        family.build()
+
+
+def test_a_full_disk_on_this_side_is_temporary(family: Family) -> None:
+    def full(_: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    family.buildx.before = full
+    assert family.build("os")["os"].exit_code == Temporary.exit_code
+
+
+def packages(family: Family, monkeypatch: pytest.MonkeyPatch, answers: list[PipelineError | None]) -> list[str]:
+    """A root file system whose packages are fetched with `answers`; returns what was called."""
+    called: list[str] = []
+    real = family.survey("os")
+    root = real.catalog.images["os"].model_copy(update={"rootfs": object()})
+    catalog = real.catalog.model_copy(update={"images": {**real.catalog.images, "os": root}})
+
+    def fetch(*_: object) -> Mapping[str, Path]:
+        called.append("fetch")
+        if answer := answers.pop(0):
+            raise answer
+        return {}
+
+    def again() -> Survey:
+        called.append("survey")
+        return replace(real, catalog=catalog)
+
+    monkeypatch.setattr(stage_run, "_fetch_one", fetch)
+    monkeypatch.setattr(stage_run, "_resolve", lambda *_: called.append("resolve"))
+    monkeypatch.setattr(stage_run, "_walk", lambda found, shop, ready, twice: called.extend(map(str, ready.failed)))
+    build(again, family.shop)
+    return called
+
+
+def test_packages_that_are_gone_are_solved_anew_before_anything_is_built(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = packages(family, monkeypatch, [PackagesGone("os", ["bash"]), None])
+    assert called == ["survey", "fetch", "resolve", "survey", "fetch"]
+
+
+def test_packages_that_stay_gone_fail_the_image(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = packages(family, monkeypatch, [PackagesGone("os", ["bash"]), PackagesGone("os", ["bash"])])
+    assert called == ["survey", "fetch", "resolve", "survey", "fetch", "os"]
+
+
+def test_a_mirror_that_is_down_fails_the_image_alone(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert packages(family, monkeypatch, [Temporary("the mirror is down")]) == ["survey", "fetch", "os"]
+
+
+def test_the_definition_for_people_stands_on_what_is_there(family: Family) -> None:
+    pinned = family.build("os")["os"].pinned
+    found = family.survey("lab")
+    printed = definition(found, family.settings, Surroundings(proxies={"HTTP_PROXY": "http://me:s3cret@proxy"}))
+    assert printed["group"]["default"]["targets"] == ["app", "lab"]
+    assert printed["target"]["app"]["contexts"] == {"base": f"docker-image://{pinned}"}
+    tag = next(step.tag for step in found.steps if step.image == "app")
+    assert printed["target"]["lab"]["contexts"] == {"base": f"docker-image://{family.repository}:{tag}"}
+    assert printed["target"]["lab"]["context"] == str(family.settings.images / "lab")
+    assert "s3cret" not in json.dumps(printed)
+
+
+def test_a_digest_is_64_hex_digits_in_the_name_of_a_record(family: Family) -> None:
+    pinned = family.build("os")["os"].pinned
+    assert pinned is not None
+    assert (family.settings.work / "statements" / Digest(str(pinned.digest)).hex).is_dir()
