@@ -159,7 +159,7 @@ def _builder_steps(seen: Seen) -> Iterator[_Item]:
     engine = seen.engine if isinstance(seen.engine, EngineFound) else None
     if seen.instance and (refusal := builders.unreachable(seen.instance, seen.registry, engine=engine)):
         yield refusal
-    if "buildkitd" not in seen.tools:
+    if Need.BUILDER not in seen.needs or "buildkitd" not in seen.tools:
         return
     if seen.host.root and seen.host.linux and all(_obtainable(name, seen) for name in ("buildkitd", "runc")):
         yield from (*_tool("buildkitd", seen), *_tool("runc", seen))
