@@ -76,7 +76,7 @@ def _unpaired(entry: Entry, rootfs: Rootfs | None) -> Iterator[Problem]:
         yield Problem(f"{entry.home}/{group}.lock", 1, f"has no source `{group}.in`")
     if rootfs and PACKAGES_LOCK not in entry.folder.locks:
         yield entry.problem(("rootfs",), f"has no `{PACKAGES_LOCK}`: {update}")
-    if not rootfs and PACKAGES_LOCK in entry.folder.locks:
+    if not rootfs and entry.says("rootfs") and PACKAGES_LOCK in entry.folder.locks:
         yield Problem(f"{entry.home}/{PACKAGES_LOCK}", 1, "belongs to no `rootfs`")
 
 

@@ -20,9 +20,12 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
     for entry in entries.values():
         if entry.image:
             yield from _references(entry, entry.image, entries)
-            yield from _origin(entry, entry.image)
+            yield from _tags(entry, entry.image)
             yield from _users(entry, entry.image)
-            yield from _checks(entry, entry.image)
+            if entry.says("rootfs"):
+                yield from _origin(entry, entry.image)
+            if entry.says("checks"):
+                yield from _checks(entry, entry.image)
 
 
 def parents_first(images: Mapping[str, Image]) -> tuple[str, ...]:
@@ -74,7 +77,7 @@ def _cycles(entries: Mapping[str, Entry]) -> Iterator[Problem]:
 def _same_tags(entries: Mapping[str, Entry]) -> Iterator[Problem]:
     owners: dict[str | None, str] = {}
     for name, entry in entries.items():
-        if entry.image is None:
+        if entry.image is None or not entry.says("variant", "release"):
             continue
         owner = owners.setdefault(entry.image.suffix, name)
         if owner != name and entry.image.suffix is None:
@@ -92,6 +95,9 @@ def _origin(entry: Entry, image: Image) -> Iterator[Problem]:
     for key in ("parent", "uses"):
         if image.rootfs and getattr(image, key):
             yield entry.problem((key,), f"a `rootfs` is made from packages alone: it has no `{key}`")
+
+
+def _tags(entry: Entry, image: Image) -> Iterator[Problem]:
     if image.variant and not image.release:
         yield entry.problem(("variant",), "an image that is never released has no `variant`: its tags end with its name")
 

@@ -36,8 +36,9 @@ def parse(shared: bytes, folders: Mapping[str, Folder], *, with_locks: bool = Tr
     """
     top = read(SHARED_FILE, shared)
     problems = list(top.problems)
-    common = _value(Shared, top, {}, problems, {"epoch": _moment})
-    entries = _entries(folders, problems)
+    readable = top.value or not top.problems
+    common = _value(Shared, top, _converted(top, {"epoch": _moment}, problems), problems) if readable else None
+    entries = {name: _entry(name, folder, problems) for name, folder in sorted(folders.items())}
     problems += catalog_rules.problems(entries)
     if with_locks:
         problems += catalog_locks.problems(entries)
@@ -47,52 +48,53 @@ def parse(shared: bytes, folders: Mapping[str, Folder], *, with_locks: bool = Tr
     return Catalog(**dict(common), images={name: images[name] for name in catalog_rules.parents_first(images)})
 
 
-def _entries(folders: Mapping[str, Folder], problems: list[Problem]) -> dict[str, Entry]:
-    entries = {}
-    for name, folder in sorted(folders.items()):
-        file = f"images/{name}/image.yaml"
-        document, image = Document(file), None
-        if folder.text is None:
-            problems.append(Problem(file, 1, "is missing: every folder in `images/` describes an image"))
-        else:
-            document = read(file, folder.text)
-            problems += document.problems
-            image = _value(Image, document, {"name": name}, problems, {"size-limit": _size})
-        entries[name] = Entry(name=name, document=document, image=image, folder=folder)
-    return entries
+def _entry(name: str, folder: Folder, problems: list[Problem]) -> Entry:
+    file = f"images/{name}/image.yaml"
+    if folder.text is None:
+        problems.append(Problem(file, 1, "is missing: every folder in `images/` describes an image"))
+        return Entry(name=name, document=Document(file), image=None, folder=folder)
+    document = read(file, folder.text)
+    problems += document.problems
+    return Entry(name=name, document=document, image=_image(name, document, problems), folder=folder)
 
 
-def _value(
-    model: type[M],
-    document: Document,
-    given: Mapping[str, str],
-    problems: list[Problem],
-    converters: Mapping[str, Callable[[Any], Any]],
-) -> M | None:
-    """The document as a `model`; what is wrong is added to `problems`. `given` are fields that no file may set."""
+def _image(name: str, document: Document, problems: list[Problem]) -> Image | None:
+    """The image, without what is wrong in it, so that the rest is judged too; None when nothing is left to judge."""
+    if not document.value and document.problems:
+        return None
+    data = {**_converted(document, {"size-limit": _size}, problems), "name": name}
+    if "name" in document.value:
+        problems.append(document.problem(("name",), "unknown key `name`: the folder's name says it"))
+    if image := _value(Image, document, data, problems):
+        return image
+    rest = {key: value for key, value in data.items() if not document.is_broken(key)}
+    return _value(Image, document, {"description": "-", **rest}, [])
+
+
+def _converted(document: Document, converters: Mapping[str, Callable[[Any], Any]], problems: list[Problem]) -> dict[str, Any]:
+    """The document's values, those with a notation of their own read; what cannot be read is left out."""
     data = dict(document.value)
-    problems += [
-        document.problem((key,), f"unknown key `{key}`: the folder's name says it") for key in given.keys() & data.keys()
-    ]
-    for key, convert in converters.items():
+    for key in converters.keys() & data.keys():
         try:
-            data.update({key: convert(data[key])} if key in data else {})
+            data[key] = converters[key](data[key])
         except ValueError as error:
             problems.append(document.problem((key,), f"`{key}` {error}"))
             document.broken.add((key,))
             del data[key]
+    return data
+
+
+def _value(model: type[M], document: Document, data: Mapping[str, Any], problems: list[Problem]) -> M | None:
+    """`data` as a `model`; None when something is wrong in it, which is added to `problems` and to the document's `broken`."""
     try:
-        return model.model_validate({**data, **given}, strict=True, by_alias=True, by_name=False)
+        return model.model_validate(data, strict=True, by_alias=True, by_name=False)
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             path = tuple(part for part in fault["loc"] if part != "[key]")
-            if not _reported(document, path):
+            if path not in document.broken:
                 problems.append(document.problem(path, _text(model, document, path, fault)))
+                document.broken.add(path)
     return None
-
-
-def _reported(document: Document, path: Path) -> bool:
-    return path in document.broken or (not document.value and bool(document.problems))
 
 
 def _text(model: type[BaseModel], document: Document, path: Path, fault: ErrorDetails) -> str:
@@ -103,11 +105,14 @@ def _text(model: type[BaseModel], document: Document, path: Path, fault: ErrorDe
     if kind == "missing":
         return f"{subject} is missing"
     if kind == "extra_forbidden":
-        return f"unknown key {subject}" + _instead(str(path[-1]), _keys(model, path[:-1]))
+        return f"unknown key {subject}" + _instead(document, path, _keys(model, path[:-1]))
     if kind in ("greater_than_equal", "less_than_equal"):
         bound = "at least" if kind == "greater_than_equal" else "at most"
         return f"{subject} must be {bound} {context.get('ge', context.get('le'))}"
-    return f"{subject} must be {_meant(kind)}, not {_shown(document.mark(path).raw, fault['input'])}"
+    raw, value = document.mark(path).raw, fault["input"]
+    if kind == "string_type" and not isinstance(value, tuple | dict):
+        return f'{subject} must be text: quote it, `"{raw}"`'
+    return f"{subject} must be {_meant(kind)}, not {_shown(raw, value)}"
 
 
 def _meant(kind: str) -> str:
@@ -125,12 +130,16 @@ def _shown(raw: str, value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "keys and values"
-    return f"`{raw}`" if isinstance(value, str) else f'`{raw}`: quote it where text is meant, `"{raw}"`'
+    return f"`{raw}`"
 
 
-def _instead(key: str, known: Sequence[str]) -> str:
+def _instead(document: Document, path: Path, known: Sequence[str]) -> str:
+    key = str(path[-1])
     near = get_close_matches(key, known, n=1) or get_close_matches(key.replace("_", "-"), known, n=1)
-    return f": did you mean `{near[0]}`?" if near else ", known are " + ", ".join(f"`{name}`" for name in known)
+    if not near:
+        return ", known are " + ", ".join(f"`{name}`" for name in known)
+    document.broken.add((*path[:-1], near[0]))
+    return f": did you mean `{near[0]}`?"
 
 
 def _keys(model: type[BaseModel], path: Path) -> list[str]:

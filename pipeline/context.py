@@ -5,6 +5,7 @@ What `stage` copies for a build is what `read` hashed: the folder as it is on di
 never are: they act through what they leave out.
 """
 
+import errno
 import hashlib
 import os
 import shutil
@@ -81,23 +82,21 @@ def read(settings: Settings, catalog: Catalog, image: Image) -> tuple[ContextFil
     return tuple(_hashed(source) for source in _sources(settings, catalog, image))
 
 
+def texts(folder: Path) -> Mapping[str, str]:
+    """Path → text of every file in `folder`, in UTF-8."""
+    return {source.path: _bytes(source.at).decode() for source in _walk(str(folder)) if source.kind == "file"}
+
+
 def stage(settings: Settings, catalog: Catalog, image: Image, folder: Path, expected: InputHash) -> None:
     """Copy the build context of `image` into the empty `folder`, with plain modes and the catalog's epoch as every time.
 
     Raises `Temporary` when the copy is not what `expected` was made from: somebody edits the image.
     """
-    copies = []
-    for source in _sources(settings, catalog, image):
-        copy = folder / source.path
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        with _readable(source.at):
-            shutil.copyfile(source.at, copy, follow_symlinks=False)
-        if source.kind == "file":
-            copy.chmod(_EXECUTABLE if source.executable else _PLAIN)
-        copies.append(_hashed(replace(source, at=str(copy))))
+    with writing(folder):
+        copies = [_copied(source, folder) for source in _sources(settings, catalog, image)]
+        _settle(folder, catalog.epoch.timestamp())
     if inputs.file_parts(copies) != {name: part for name, part in expected.parts.items() if name.startswith("file:")}:
         raise Temporary(f"the folder of `{image.name}` was changed since it was hashed", hint="run the same command again")
-    _settle(folder, catalog.epoch.timestamp())
 
 
 def overlay(settings: Settings, catalog: Catalog, image: Image) -> Path | None:
@@ -119,7 +118,8 @@ def _sources(settings: Settings, catalog: Catalog, image: Image) -> Iterator[_So
             continue
         if source.kind == "other":
             raise InputError(
-                f"`{source.at}` is neither a file, a folder nor a link", hint="remove it, or name it in `.dockerignore`"
+                f"`{inputs.shown(source.at)}` is neither a file, a folder nor a link",
+                hint="remove it, or name it in `.dockerignore`",
             )
         if source.kind == "link":
             _refuse_leaving(source, home, image)
@@ -134,7 +134,7 @@ def _refuse_leaving(source: _Source, home: Path, image: Image) -> None:
     inside = os.path.realpath(home)
     if target.startswith("/") or os.path.commonpath([inside, os.path.realpath(source.at)]) != inside:
         raise InputError(
-            f"`{source.at}` leads out of the image's folder, where no build can follow it: `{target}`",
+            f"`{inputs.shown(source.at)}` leads out of its image's folder, where no build follows: `{inputs.shown(target)}`",
             hint="put a copy in its place",
         )
 
@@ -159,7 +159,7 @@ def _kind(entry: os.DirEntry[str]) -> Literal["file", "link", "other"]:
 
 
 def _folder(home: Path) -> Folder:
-    found = {source.path: source for source in _walk(str(home))}
+    found = {source.path: source for source in _walk(str(home)) if source.kind != "other"}
     groups = [path for path in found if path.startswith("requirements/") and path.count("/") == 1]
     locks = [path for path in groups if path.endswith(".lock")] + [path for path in found if path == PACKAGES_LOCK]
     return Folder(
@@ -179,6 +179,15 @@ def _hashed(source: _Source) -> ContextFile:
     return ContextFile(path=source.path, kind="file", executable=source.executable, digest=digest)
 
 
+def _copied(source: _Source, folder: Path) -> ContextFile:
+    copy = folder / source.path
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source.at, copy, follow_symlinks=False)
+    if source.kind == "file":
+        copy.chmod(_EXECUTABLE if source.executable else _PLAIN)
+    return _hashed(replace(source, at=str(copy)))
+
+
 def _settle(folder: Path, moment: float) -> None:
     """Modes and times that no layer can tell apart, from the leaves up."""
     for parent, folders, files in os.walk(folder, topdown=False):
@@ -195,6 +204,18 @@ def _target(link: str) -> str:
 def _bytes(path: str | Path) -> bytes:
     with _readable(path), open(path, "rb") as file:
         return file.read()
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turns what the system refuses into `Temporary` where the disk is full, else `InputError`."""
+    try:
+        yield
+    except OSError as error:
+        text = f"`{inputs.shown(str(error.filename or folder))}` cannot be copied or written: {error.strerror}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Temporary(text, hint=f"free some space for `{folder}`") from error
+        raise InputError(text, hint=f"check that you may write to `{folder}`") from error
 
 
 @contextmanager

@@ -29,11 +29,16 @@ class Entry:
     folder: Folder
     document: Document
     image: Image | None
+    """Without the values that are wrong, which are reported already."""
 
     @property
     def home(self) -> str:
         """The folder's path below the root."""
         return f"images/{self.name}"
+
+    def says(self, *keys: str) -> bool:
+        """Whether nothing is wrong with these keys, so that what they say, or leave out, can be judged."""
+        return not any(self.document.is_broken(key) for key in keys)
 
     def problem(self, path: Path, text: str) -> Problem:
         """A fault of the value at `path` of `image.yaml`."""

@@ -1,7 +1,7 @@
 """Strict YAML: text → plain values that know their lines, and every fault at once.
 
 Stricter than YAML 1.1 where it surprises: a key occurs once, nothing is null, `yes` is not true, and numbers that a
-reader and YAML see differently (`2.10`, `010`, `1e3`, dates) stay text as it was written, as `Unquoted`.
+reader and YAML see differently (`2.10`, `010`, dates) stay text as it was written, as `Unquoted`.
 """
 
 import re
@@ -63,13 +63,17 @@ class Document:
     marks: dict[Path, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     broken: set[Path] = field(default_factory=set)
-    """Values that a problem has been reported for already, and that are left out."""
+    """Where the values stand for which a problem has been reported."""
 
     def mark(self, path: Path) -> Mark:
         """The mark of the value at `path`, or of the nearest one around it."""
         while path and path not in self.marks:
             path = path[:-1]
         return self.marks.get(path, Mark(1))
+
+    def is_broken(self, key: str) -> bool:
+        """Whether something is wrong with the value of `key`, or in it."""
+        return any(path[:1] == (key,) for path in self.broken)
 
     def problem(self, path: Path, text: str) -> Problem:
         """A fault of the value at `path`."""
