@@ -14,7 +14,7 @@ from pipeline.check.service import run_outside
 from pipeline.check.suite import Suite
 from pipeline.command import Run
 from pipeline.engine import Engine, ensure
-from pipeline.errors import CheckFailed, PipelineError, Temporary, ToolFailed, ToolUnfit, worst
+from pipeline.errors import CheckFailed, NothingSelected, PipelineError, Temporary, ToolFailed, ToolUnfit, worst
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.settings import Settings
@@ -23,6 +23,7 @@ from pipeline.story import Story
 
 LANES: tuple[Lane, ...] = ("cpu", "gpu")
 NO_CHECK = "the catalog lists no check"
+NO_CHOICE = "no check was selected"
 NO_DRIVER = "no NVIDIA driver on this machine"
 DRIVER = Path("/proc/driver/nvidia/version")
 """What the NVIDIA kernel module tells; there is none without it."""
@@ -64,8 +65,15 @@ class Bench:
 
 
 def check(subjects: Sequence[Subject], options: Options, bench: Bench) -> tuple[Tested, ...]:
-    """Check every subject in every lane, one after another; a lane that cannot run is a result too, never an exception."""
-    return tuple(_recorded(subject, lane, options, bench) for subject in subjects for lane in options.lanes)
+    """Check every subject in every lane, one after another; a lane that cannot run is a result too, never an exception.
+
+    Raises `NothingSelected` when the selection fits no check of any lane.
+    """
+    tested = tuple(_recorded(subject, lane, options, bench) for subject in subjects for lane in options.lanes)
+    if options.select and not any(_meant(one.checks, options) for one in tested):
+        listed = sorted({check.name for one in tested for check in one.checks if "::" not in check.name})
+        raise NothingSelected(f"`-k {options.select}` selects no check", hint=f"there are {', '.join(listed) or 'none'}")
+    return tested
 
 
 def exit_code(tested: Sequence[Tested], *, require_gpu: bool = False) -> int:
@@ -87,7 +95,7 @@ def _code(tested: Tested, *, require_gpu: bool) -> int:
         return codes[tested.outcome]
     if tested.lane == "gpu":
         return Temporary.exit_code if require_gpu and tested.reason != NO_CHECK else 0
-    return 0 if tested.reason == NO_CHECK else ToolFailed.exit_code
+    return 0 if tested.reason in (NO_CHECK, NO_CHOICE) else ToolFailed.exit_code
 
 
 def _recorded(subject: Subject, lane: Lane, options: Options, bench: Bench) -> Tested:
@@ -199,4 +207,4 @@ def _summary(listed: Sequence[Checked], outcome: Outcome) -> str:
     """The first check that made the lane what it is."""
     if outcome is Outcome.PASSED:
         return ""
-    return next((f"{check.name}: {check.reason}" for check in listed if check.outcome is outcome), "no check was selected")
+    return next((f"{check.name}: {check.reason}" for check in listed if check.outcome is outcome), NO_CHOICE)
