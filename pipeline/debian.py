@@ -11,7 +11,6 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -26,6 +25,7 @@ from pipeline.errors import Temporary, ToolFailed
 from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, parse_packages, rootfs_digest
 from pipeline.story import Story, Task
 
+KEYRING = Path(__file__).parent / "data" / "debian-archive-keyring.asc"
 PARALLEL = 8
 """Downloads at once."""
 
@@ -39,6 +39,8 @@ class Mirror:
     """Debian's archive of everything that it ever published."""
     certificates: Path | None = None
     """The certificate authorities that the host trusts, in place of the library's own."""
+    keyring: Path = KEYRING
+    """Who may sign its indices."""
 
     @classmethod
     def chosen(cls, environment: Mapping[str, str], certificates: Path | None) -> Self:
@@ -121,17 +123,18 @@ def resolve_overlay(
     return path
 
 
-def verified(signed: bytes, suite: str, now: datetime) -> Mapping[str, Any]:
-    """The fields of an `InRelease` file; raises `ToolFailed` unless Debian signed it, for `suite`, and it is still valid."""
+def verified(signed: bytes, suite: str, *, keyring: Path, now: datetime) -> Mapping[str, Any]:
+    """The fields of an `InRelease` file; raises `ToolFailed` unless one of the keys signed it, for `suite`, and it is valid."""
     import pysequoia
     from debian.deb822 import Release
 
-    keys = pysequoia.Cert.split_bytes((resources.files("pipeline") / "data" / "debian-archive-keyring.asc").read_bytes())
+    keys = pysequoia.Cert.split_bytes(keyring.read_bytes())
     try:
         text = pysequoia.verify(bytes=signed, store=lambda _: keys)
     except RuntimeError as error:
         reason = str(error).partition("\n")[0]
-        raise ToolFailed(f"the index of `{suite}` is not signed by Debian: {reason}", hint="try another mirror") from error
+        message = f"the index of `{suite}` is not signed by a key that we trust: {reason}"
+        raise ToolFailed(message, hint="try another mirror") from error
     release = Release(text.bytes)
     if not text.valid_sigs or release.get("Codename") != suite:
         raise ToolFailed(f"the mirror answers with the index of `{release.get('Codename')}` where `{suite}` was asked for")
@@ -149,7 +152,7 @@ def _indices(suite: str, architecture: str, mirror: Mirror, folder: Path, now: d
     archives = (("debian", suite), ("debian", f"{suite}-updates"), ("debian-security", f"{suite}-security"))
     for archive, name in archives:
         base = f"{mirror.root}/{archive}/dists/{name}"
-        release = verified(get(client, f"{base}/InRelease"), name, now)
+        release = verified(get(client, f"{base}/InRelease"), name, keyring=mirror.keyring, now=now)
         wanted = f"main/binary-{architecture}/Packages.xz"
         entry = next((entry for entry in release["SHA256"] if entry["name"] == wanted), None)
         if entry is None:
@@ -194,7 +197,7 @@ def _download_all(packages: Sequence[Package], folder: Path, mirror: Mirror, sto
 
 
 def _from_mirror(client: requests.Session, package: Package, folder: Path, mirror: Mirror, task: Task) -> bool:
-    url = f"{mirror.root}/{quote(package.path, safe='/%+~:')}"
+    url = f"{mirror.root}/{quote(package.path, safe='/+~:')}"
     return download(client, url, folder / f"{package.sha256}.deb", package.size, package.sha256, task)
 
 

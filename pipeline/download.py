@@ -22,6 +22,7 @@ CHUNK = 2**18
 ATTEMPTS = 3
 """How often a download that breaks off is begun."""
 GONE = (404, 410)
+RETRIED = (429, 500, 502, 503, 504)
 
 
 def get(client: requests.Session, url: str) -> bytes:
@@ -69,7 +70,7 @@ def session(certificates: Path | None, *, retries: int = 4, parallel: int = 1) -
     """A session that trusts `certificates`, the library's own authorities when None, and tries again what may pass."""
     made = requests.Session()
     made.verify = str(certificates) if certificates else True
-    policy = Retry(retries, backoff_factor=0.5, status_forcelist=(429, 500, 502, 503, 504), raise_on_status=False)
+    policy = Retry(retries, connect=min(retries, 2), backoff_factor=0.3, status_forcelist=RETRIED, raise_on_status=False)
     for scheme in ("https://", "http://"):
         made.mount(scheme, HTTPAdapter(pool_maxsize=parallel, max_retries=policy))
     return made

@@ -17,7 +17,7 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _PACKAGE = re.compile(
     r"(?P<name>[a-z0-9][a-z0-9+.-]+) (?P<version>[0-9][A-Za-z0-9.+~:-]*) (?P<architecture>[a-z0-9-]+) "
-    r"(?P<size>[0-9]+) (?P<sha256>[0-9a-f]{64}) (?P<path>[a-z0-9-]+(?:/[A-Za-z0-9+._~%:-]+)+\.deb)"
+    r"(?P<size>[0-9]+) (?P<sha256>[0-9a-f]{64}) (?P<path>[a-z0-9-]+(?:/[A-Za-z0-9+._~:-]+)+\.deb)"
 )
 
 

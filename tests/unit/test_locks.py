@@ -1,0 +1,90 @@
+"""Lock files."""
+
+import pytest
+
+from pipeline import locks
+from pipeline.locks import LockFault, Package, PackagesLock, Requirement, RequirementsLock
+
+DIGEST, OTHER = "0" * 64, "1" * 64
+
+
+def test_a_requirements_lock_reads_back_as_it_was_written() -> None:
+    lock = RequirementsLock(DIGEST, {"torch": Requirement("torch", "2.6.0+cu124", (DIGEST, OTHER), 2)})
+    text = locks.format_requirements(lock, {"torch": "5-torch.in"})
+    assert text == (
+        f"# locked from: sha256:{DIGEST}\ntorch==2.6.0+cu124 \\\n    --hash=sha256:{DIGEST} \\\n"
+        f"    --hash=sha256:{OTHER}\n    # via 5-torch.in\n"
+    )
+    assert locks.parse_requirements(text) == lock
+
+
+def test_names_are_compared_as_python_indices_do() -> None:
+    text = f"# locked from: sha256:{DIGEST}\nTyping_Extensions==4.0 --hash=sha256:{DIGEST}\n"
+    assert locks.parse_requirements(text).requirements["typing-extensions"].version == "4.0"
+
+
+def test_every_fault_of_a_requirements_lock_is_told_with_its_line() -> None:
+    text = (
+        f"torch==1 --hash=sha256:{DIGEST}\ntorch==2 --hash=sha256:{DIGEST}\n--index-url x\nnumpy>=1\npandas==2 \\\n    # via x\n"
+    )
+    with pytest.raises(LockFault) as caught:
+        locks.parse_requirements(text)
+    assert [(fault.line, fault.text) for fault in caught.value.faults] == [
+        (1, "line 1 must be `# locked from: sha256:…`"),
+        (2, "`torch` is locked twice"),
+        (3, "`--index-url` is not `name==version`"),
+        (4, "`numpy>=1` is not `name==version`"),
+        (5, "`pandas==2` wants one or more `--hash=sha256:…` behind it, and nothing else"),
+    ]
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "hash_", [f"--hash=md5:{DIGEST}", f"--hash=sha256:{DIGEST[1:]}", "--hash=sha256:", "; python_version>'3'"]
+)
+def test_only_whole_sha256_hashes_stand_behind_a_requirement(hash_: str) -> None:
+    with pytest.raises(LockFault):
+        locks.parse_requirements(f"# locked from: sha256:{DIGEST}\na==1 {hash_}\n")
+
+
+def test_a_packages_lock_reads_back_as_it_was_written_by_name() -> None:
+    bash = Package("bash", "5.2.15-2+b13", "amd64", 10, DIGEST, "debian/pool/main/b/bash/bash_5.2_amd64.deb")
+    apt = Package("apt", "1:2.6~x", "all", 9, OTHER, "debian-security/pool/updates/main/a/apt/apt_2.6~x_all.deb")
+    text = locks.format_packages(PackagesLock(DIGEST, "bookworm", (bash, apt)))
+    assert text.splitlines()[:3] == [
+        f"# locked from: sha256:{DIGEST}",
+        "# suite: bookworm",
+        f"apt 1:2.6~x all 9 {OTHER} debian-security/pool/updates/main/a/apt/apt_2.6~x_all.deb",
+    ]
+    assert locks.parse_packages(text) == PackagesLock(DIGEST, "bookworm", (apt, bash))
+
+
+def test_every_fault_of_a_packages_lock_is_told_with_its_line() -> None:
+    good = f"bash 5 amd64 10 {DIGEST} debian/pool/b.deb"
+    escaping = f"dash 5 amd64 10 {DIGEST} debian/../b.deb"
+    with pytest.raises(LockFault) as caught:
+        locks.parse_packages(f"# locked from: sha256:{DIGEST}\n{good}\n{good}\nzsh 5\n{escaping}\n")
+    assert [fault.line for fault in caught.value.faults] == [2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("parse", [locks.parse_requirements, locks.parse_packages])
+def test_an_empty_text_is_no_lock(parse: object) -> None:
+    with pytest.raises(LockFault):
+        parse("")  # type: ignore[operator]
+
+
+def test_the_digest_of_sources_depends_on_names_and_bytes_and_not_on_order() -> None:
+    digest = locks.sources_digest({"a.in": b"x", "b.in": b"y"})
+    assert digest == locks.sources_digest({"b.in": b"y", "a.in": b"x"})
+    others = [{"a.in": b"xy", "b.in": b""}, {"a.in": b"x", "c.in": b"y"}, {"a.in": b"x"}, {}]
+    assert digest not in map(locks.sources_digest, others)
+
+
+def test_the_digest_of_a_root_file_system_ignores_the_order_of_its_packages() -> None:
+    assert locks.rootfs_digest("bookworm", ["b", "a"]) == locks.rootfs_digest("bookworm", ["a", "b", "a"])
+    assert locks.rootfs_digest("bookworm", ["a"]) != locks.rootfs_digest("trixie", ["a"])
+
+
+def test_an_overlay_is_named_after_the_lock_that_it_stands_in_for() -> None:
+    assert locks.overlay_name("os", b"x") == "os-2d711642b726b044.lock"
+    assert locks.overlay_name("os", b"y") != locks.overlay_name("os", b"x")
