@@ -1,0 +1,81 @@
+"""What the loader finds: every library resolves, none from a second CUDA, and no driver is baked in. Needs no GPU."""
+
+import ctypes
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+ELF = b"\x7fELF"
+FROM_THE_DRIVER = re.compile(r"libcuda\.so\.1|libnvidia-.*|libnvcuvid\..*")
+OPTIONAL = re.compile(r"libsox\.so|libav[a-z]+\.so\.\d+|lib(?:sw[a-z]+|postproc)\.so\.\d+")
+"""torchaudio brings bindings for three versions of FFmpeg and for SoX, and does without them."""
+GPU_LIBRARY = re.compile(r"lib(?:cu(?:blas|blasLt|dnn|fft|rand|solver|sparse|sparseLt|dart|pti)|nccl|nvrtc|nvJitLink|cuda)\b.*")
+DRIVER_FILES = re.compile(r"libcuda\.so.*|libnvidia-.*\.so.*|nvidia-smi")
+KERNEL = ("/dev", "/proc", "/sys")
+
+
+@pytest.fixture(scope="module")
+def libraries():
+    return tuple(path for path in Path(sys.prefix).rglob("*.so*") if path.is_file() and is_elf(path))
+
+
+def test_every_library_finds_what_it_needs(libraries):
+    with ThreadPoolExecutor(4) as pool:
+        missing = set().union(*pool.map(not_found, libraries))
+    brought = {path.name for path in libraries}
+    faults = {name for name in missing - brought if not (FROM_THE_DRIVER.fullmatch(name) or OPTIONAL.fullmatch(name))}
+    assert {name for name in faults if not is_loaded(name)} == set()
+
+
+def test_the_loader_knows_no_gpu_library():
+    done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=30, check=True)
+    assert [line for line in done.stdout.splitlines() if GPU_LIBRARY.match(line.strip())] == []
+
+
+def test_no_variable_sends_the_loader_elsewhere():
+    assert [name for name in os.environ if name.startswith("LD_")] == []
+
+
+def test_neither_a_driver_nor_a_stub_of_it_is_in_the_image():
+    found = [f"{folder}/{name}" for folder, names in everything() for name in names if DRIVER_FILES.fullmatch(name)]
+    assert found == []
+
+
+def test_what_a_convolution_loads_comes_from_one_place():
+    torch.nn.functional.conv2d(torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3))
+    mapped = {line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if line.count("/")}
+    loaded = {Path(path.strip()) for path in mapped if GPU_LIBRARY.match(Path(path.strip()).name)}
+    assert loaded
+    assert [path for path in loaded if not path.is_relative_to(sys.prefix)] == []
+
+
+def is_elf(path):
+    with path.open("rb") as file:
+        return file.read(4) == ELF
+
+
+def not_found(path):
+    done = subprocess.run(["ldd", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    return set(re.findall(r"(\S+) => not found", done.stdout))
+
+
+def everything():
+    for folder, folders, names in os.walk("/"):
+        if folder == "/":
+            folders[:] = [name for name in folders if f"/{name}" not in KERNEL]
+        yield folder, names
+
+
+def is_loaded(name):
+    """Whether the loader knows `name` now that torch is imported: a renamed library still answers to its old name."""
+    try:
+        ctypes.CDLL(name)
+    except OSError:
+        return False
+    return True
