@@ -5,6 +5,7 @@ What answers is used as it is. Ours listen on loopback or on a Unix socket only,
 
 import json
 import shutil
+import time
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -17,6 +18,7 @@ from pipeline.errors import InputError, ToolUnfit
 from pipeline.story import Story
 from pipeline.toolchain import Host
 
+LOOKS = 3
 SOCKET_LIMIT = 100
 """Bytes of a Unix socket's path; Linux takes 107."""
 CACHE_LEAST, CACHE_MOST, CACHE_SHARE = 20 * 10**9, 30 * 10**9, 4
@@ -73,10 +75,19 @@ def start_engine(dockerd: Path, *, host: Host, cache: Path, run: Run, story: Sto
 
 
 def registry_port(host: str) -> Port:
-    """What is at a loopback registry's port, on each address that its name stands for."""
-    replies = [daemons.ask(address, "/v2/", host=host) for address in _addresses(host)]
-    states = {Port.REGISTRY if reply.status in (200, 401) else Port.TAKEN for reply in replies if reply}
-    return Port.TAKEN if Port.TAKEN in states else Port.REGISTRY if states else Port.FREE
+    """What is at a loopback registry's port, on each address that its name stands for.
+
+    The port of a process that is just dying accepts for an instant, and nobody holds it: then it is looked at again.
+    """
+    for _ in range(LOOKS):
+        replies = [daemons.ask(address, "/v2/", host=host) for address in _addresses(host)]
+        states = {Port.REGISTRY if reply.status in (200, 401) else Port.TAKEN for reply in replies if reply}
+        if Port.TAKEN not in states:
+            return Port.REGISTRY if states else Port.FREE
+        if daemons.holder(_port(host)):
+            break
+        time.sleep(0.1)
+    return Port.TAKEN
 
 
 def port_taken(host: str) -> ToolUnfit:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import builders, dockerhost, doctor, services, setup
+from pipeline import builders, daemons, dockerhost, doctor, services, setup
 from pipeline.builders import Instance, Reach
 from pipeline.command import Completed
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
@@ -366,3 +366,10 @@ def test_the_doctor_finds_each_fault_with_its_remedy_and_changes_nothing(tmp_pat
     assert found["uv"].remedy == "`pipeline setup`"
     assert all(each.remedy for each in findings if each.state is not State.OK)
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_port_that_answers_while_its_holder_dies_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    replies = iter([daemons.Reply(0, b""), None])
+    monkeypatch.setattr(daemons, "ask", lambda *_, **__: next(replies))
+    monkeypatch.setattr(daemons, "holder", lambda _: None)
+    assert services.registry_port("127.0.0.1:5601") is Port.FREE
