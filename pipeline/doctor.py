@@ -67,7 +67,7 @@ def examine(
     tools = {name: find(name, host=machine, cache=settings.cache, run=run) for name in specs()}
     return (
         Finding("python", State.OK, platform.python_version()),
-        *(_tool(name, found, machine) for name, found in tools.items() if name not in _unneeded(engine, settings)),
+        *(_tool(name, found, machine) for name, found in tools.items() if name not in _unneeded(engine, machine, settings)),
         engine if isinstance(engine, Finding) else _engine(engine, machine),
         _finding("builder", lambda: _builder(tools["buildx"], engine, registry, settings=settings, host=machine, run=run)),
         _finding("registry", lambda: _registry(registry)),
@@ -89,10 +89,10 @@ def _finding(name: str, look: Callable[[], Finding]) -> Finding:
     return _attempt(name, look)
 
 
-def _unneeded(engine: object, settings: Settings) -> frozenset[str]:
-    """Tools that nobody asks for here: what starts an engine where one answers, what ours is made of where the user has one."""
-    started = {"dockerd"} if isinstance(engine, EngineFound) else set()
-    return frozenset({"go", *started, *({"buildkitd", "runc"} if settings.builder else ())})
+def _unneeded(engine: object, host: Host, settings: Settings) -> frozenset[str]:
+    """Tools that nobody asks for here: Go by itself, what starts an engine where one answers, what only root can run."""
+    ours = host.root and not settings.builder
+    return frozenset({"go", *(() if ours else ("buildkitd", "runc")), *(("dockerd",) if isinstance(engine, EngineFound) else ())})
 
 
 def _tool(name: str, found: Found, host: Host) -> Finding:

@@ -179,8 +179,9 @@ def _no_builder(seen: Seen) -> ToolUnfit:
     remedy = (
         "name a buildx builder of yours in PIPELINE_BUILDER, or run `pipeline setup` as root on Linux, or get a docker engine"
     )
-    if isinstance(seen.engine, NoEngine) and seen.engine.why is Silence.REFUSED:
-        remedy = f"{remedy} that user `{seen.host.user}` may use: {seen.engine.error(seen.host.user).hint}"
+    absent = seen.engine if isinstance(seen.engine, NoEngine) and Need.ENGINE not in seen.needs else None
+    if absent and absent.why is Silence.REFUSED:
+        remedy += f" that you may use: {absent.error(seen.host.user).hint}"
     return ToolUnfit("there is no builder: our own wants root, or a docker engine to run in", hint=remedy)
 
 
