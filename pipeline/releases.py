@@ -6,9 +6,10 @@ Tags are taken apart and put together here only; what does not read as one of th
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from semver import Version
+if TYPE_CHECKING:
+    from semver import Version
 
 HASH_DIGITS = 12
 """Hex digits of the input hash in a candidate's tag."""
@@ -31,8 +32,10 @@ class Release:
         return f"v{self.line}.{self.number}" + _tail(self.variant)
 
     @property
-    def version(self) -> Version:
+    def version(self) -> "Version":
         """For ordering; the variant is no part of it, since semver would take it for a pre-release."""
+        from semver import Version
+
         major, minor = self.line.split(".")
         return Version(int(major), int(minor), self.number)
 

@@ -1,15 +1,19 @@
 """A plan builds what has no candidate, parents first, and says why."""
 
+import random
 from collections.abc import Collection
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from pipeline import plan
+from pipeline import context, plan
 from pipeline.catalog import Catalog, Image
 from pipeline.errors import InputError
 from pipeline.inputs import InputHash
 from pipeline.oci import Digest
+from pipeline.settings import Settings
+from tests.bench.generated import catalog_of
 
 IMAGES = (
     Image(name="build-env", description="B", release=False),
@@ -93,3 +97,26 @@ def test_descendants_are_all_whose_inputs_follow() -> None:
     assert plan.descendants(CATALOG, "os") == ("pytorch", "lab", "nlp")
     assert plan.descendants(CATALOG, "build-env") == ("pytorch", "lab", "nlp")
     assert plan.descendants(CATALOG, "nlp") == ()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_there_and_named_what_is_built_comes_after_all_that_it_needs(seed: int) -> None:
+    chance = random.Random(seed)
+    there = {name for name in ALL if chance.random() < 0.5}
+    named = [name for name in ALL if chance.random() < 0.5]
+    steps = plan.make(CATALOG, HASHES, existing(there), named, rebuild=chance.random() < 0.5)
+    done: set[str] = set()
+    for step in steps:
+        assert step.action == "reuse" or done.issuperset(CATALOG.images[step.image].needs)
+        assert (step.image in there) == (step.digest is not None)
+        done.add(step.image)
+    assert done.issuperset(named or ALL)
+
+
+def test_a_generated_family_is_planned_whole_and_parents_first(tmp_path: Path) -> None:
+    settings = Settings(root=catalog_of(tmp_path, 200), cache=tmp_path / "cache")
+    catalog = context.load(settings)
+    steps = plan.make(catalog, context.hashes(settings, catalog), {})
+    place = {step.image: position for position, step in enumerate(steps)}
+    assert len(steps) == len({step.tag for step in steps}) == 200
+    assert all(place[need] < place[image.name] for image in catalog.images.values() for need in image.needs)
