@@ -38,7 +38,6 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
 
 def _locked(entry: Entry, rootfs: Rootfs | None, found: list[Problem]) -> Iterator[tuple[str, _Locked]]:
     found += _unpaired(entry, rootfs)
-    wanted = locks.sources_digest({path.removeprefix(_GROUPS): content for path, content in entry.folder.inputs.items()})
     for path, text in sorted(entry.folder.locks.items()):
         file = f"{entry.home}/{path}"
         try:
@@ -46,7 +45,10 @@ def _locked(entry: Entry, rootfs: Rootfs | None, found: list[Problem]) -> Iterat
                 yield from _packages(entry, rootfs, file, text, found)
             else:
                 lock = locks.parse_requirements(text)
-                found += _stale(entry, file, lock.locked_from, wanted, "the `.in` files of its folder")
+                source = path.removesuffix(".lock") + ".in"
+                if source in entry.folder.inputs:
+                    wanted = locks.source_digest(entry.folder.inputs[source])
+                    found += _stale(entry, file, lock.locked_from, wanted, f"`{source.removeprefix(_GROUPS)}`")
                 yield from ((name, _Locked(one.version, file, one.line)) for name, one in lock.requirements.items())
         except locks.LockFault as error:
             found += (Problem(file, fault.line, fault.text) for fault in error.faults)
@@ -63,7 +65,7 @@ def _packages(entry: Entry, rootfs: Rootfs | None, file: str, text: str, found: 
 
 def _stale(entry: Entry, file: str, locked_from: str, wanted: str, source: str) -> Iterator[Problem]:
     if locked_from != wanted:
-        yield Problem(file, 1, f"is not solved from {source} as they are now: `nox -s update -- {entry.name}`")
+        yield Problem(file, 1, f"is not solved from {source} as it is now: `nox -s update -- {entry.name}`")
 
 
 def _unpaired(entry: Entry, rootfs: Rootfs | None) -> Iterator[Problem]:

@@ -1,7 +1,8 @@
 """Lock files: what they say, and whether they still belong to what they were solved from.
 
 Two kinds. `requirements/<group>.lock` holds Python distributions as pip and uv read them, one `name==version` with all its
-hashes. `packages.lock` holds Debian packages, one a line. Both begin with the digest of their sources.
+hashes. `packages.lock` holds Debian packages, one a line. Both begin with the digest of their source, each its own: a group
+that did not move keeps its lock, byte for byte, and so its layer.
 """
 
 import hashlib
@@ -52,7 +53,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class RequirementsLock:
-    """One group's distributions by name; `locked_from` is the sha256 hex of the sources of all groups of the image."""
+    """One group's distributions by name; `locked_from` is the `source_digest` of its `.in` file."""
 
     locked_from: str
     requirements: Mapping[str, Requirement]
@@ -84,17 +85,15 @@ def normalised(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def sources_digest(sources: Mapping[str, bytes]) -> str:
-    """The sha256 hex of named texts, whatever their order (`requirements/*.in` by file name)."""
-    digest = hashlib.sha256()
-    for name, content in sorted(sources.items()):
-        digest.update(f"{name}\0{len(content)}\0".encode() + content)
-    return digest.hexdigest()
+def source_digest(source: bytes) -> str:
+    """The sha256 hex of a `requirements/<group>.in`, but for comments, blank lines and spaces around lines."""
+    lines = (line.strip() for line in source.splitlines())
+    return hashlib.sha256(b"\n".join(line for line in lines if line and not line.startswith(b"#"))).hexdigest()
 
 
 def rootfs_digest(suite: str, packages: Iterable[str]) -> str:
     """The sha256 hex of what `packages.lock` is solved from."""
-    return sources_digest({"suite": suite.encode(), "packages": "\n".join(sorted(set(packages))).encode()})
+    return hashlib.sha256("\n".join([suite, *sorted(set(packages))]).encode()).hexdigest()
 
 
 def overlay_name(image: str, lock: bytes) -> str:
@@ -139,14 +138,12 @@ def parse_packages(text: str) -> PackagesLock:
     return PackagesLock(locked_from, suite, tuple(sorted(found.values())))
 
 
-def format_requirements(lock: RequirementsLock, comments: Mapping[str, str] | None = None) -> str:
-    """The text of `requirements/<group>.lock`, by name; `comments` says behind each name what wants it."""
+def format_requirements(lock: RequirementsLock) -> str:
+    """The text of `requirements/<group>.lock`, by name."""
     lines = [f"# locked from: sha256:{lock.locked_from}"]
     for name, requirement in sorted(lock.requirements.items()):
         words = [f"{name}=={requirement.version}", *(f"--hash=sha256:{value}" for value in sorted(requirement.hashes))]
         lines.append(" \\\n    ".join(words))
-        if comments and name in comments:
-            lines.append(f"    # via {comments[name]}")
     return "\n".join(lines) + "\n"
 
 

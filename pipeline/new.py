@@ -44,11 +44,12 @@ def new(settings: Settings, name: str, parent: str, *, variant: str | None = Non
 def _texts(template: Path, name: str, parent: Image, variant: str) -> Mapping[str, str]:
     found = context.texts(template) if template.is_dir() else PLAIN
     texts = {path: text.replace("@NAME@", name).replace("@PARENT@", parent.name) for path, text in found.items()}
-    sources = {path: text.encode() for path, text in texts.items() if path.endswith(".in")}
-    locked_from = locks.sources_digest({path.rpartition("/")[2]: text for path, text in sources.items()})
-    empty = locks.format_requirements(locks.RequirementsLock(locked_from, {}))
-    texts |= {path.removesuffix(".in") + ".lock": empty for path in sources}
+    texts |= {path.removesuffix(".in") + ".lock": _empty_lock(text) for path, text in texts.items() if path.endswith(".in")}
     return {"image.yaml": _image_yaml(name, parent, variant)} | texts
+
+
+def _empty_lock(source: str) -> str:
+    return locks.format_requirements(locks.RequirementsLock(locks.source_digest(source.encode()), {}))
 
 
 def _image_yaml(name: str, parent: Image, variant: str) -> str:

@@ -100,16 +100,15 @@ def _solve_requirements(
 ) -> dict[str, str]:
     with desk.story.task(f"solving the requirements of {image.name}"):
         solution = read_solution(_compile(image, desk, folder, tuple(sources), inherited))
-    digest = locks.sources_digest(sources)
     return {
-        f"requirements/{source.removesuffix('.in')}.lock": _text(digest, group)
+        f"requirements/{source.removesuffix('.in')}.lock": _text(sources[source], group)
         for source, group in assign(solution, tuple(sources), inherited.keys()).items()
     }
 
 
-def _text(digest: str, group: Mapping[str, Solved]) -> str:
-    lock = RequirementsLock(digest, {name: solved.requirement for name, solved in group.items()})
-    return locks.format_requirements(lock, {name: ", ".join(solved.sources + solved.by) for name, solved in group.items()})
+def _text(source: bytes, group: Mapping[str, Solved]) -> str:
+    requirements = {name: solved.requirement for name, solved in group.items()}
+    return locks.format_requirements(RequirementsLock(locks.source_digest(source), requirements))
 
 
 def _compile(image: Image, desk: Desk, folder: Path, sources: Sequence[str], inherited: Mapping[str, str]) -> str:

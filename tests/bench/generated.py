@@ -4,7 +4,7 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from pipeline.locks import Requirement, RequirementsLock, format_requirements, sources_digest
+from pipeline.locks import Requirement, RequirementsLock, format_requirements, source_digest
 
 CATALOG = """\
 line: "2.6"
@@ -70,4 +70,4 @@ def _lock(names: list[str], version: str, source: bytes) -> str:
     for name in names:
         hashes = tuple(hashlib.sha256(f"{name} {wheel}".encode()).hexdigest() for wheel in range(3))
         requirements[name] = Requirement(name, version, hashes)
-    return format_requirements(RequirementsLock(sources_digest({"all.in": source}), requirements))
+    return format_requirements(RequirementsLock(source_digest(source), requirements))

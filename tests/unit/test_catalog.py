@@ -24,9 +24,9 @@ compression-level: 7
 """
 
 
-def lock(versions: Mapping[str, str], sources: Mapping[str, bytes]) -> str:
+def lock(versions: Mapping[str, str], source: bytes) -> str:
     found = {name: locks.Requirement(name, version, ("0" * 64,)) for name, version in versions.items()}
-    return locks.format_requirements(locks.RequirementsLock(locks.sources_digest(sources), found))
+    return locks.format_requirements(locks.RequirementsLock(locks.source_digest(source), found))
 
 
 def folder(text: str, versions: Mapping[str, str] | None = None, *, source: bytes = b"x", solved: bytes = b"x") -> Folder:
@@ -36,7 +36,7 @@ def folder(text: str, versions: Mapping[str, str] | None = None, *, source: byte
     return Folder(
         text=text.encode(),
         paths=paths,
-        locks={"requirements/all.lock": lock(versions, {"all.in": solved})},
+        locks={"requirements/all.lock": lock(versions, solved)},
         inputs={"requirements/all.in": source},
     )
 
@@ -138,8 +138,7 @@ def test_a_claim_that_contradicts_a_lock_is_found_in_the_image_and_in_its_childr
 
 def test_a_lock_older_than_its_source_is_found() -> None:
     assert faults({"a": folder("description: A\n", {"torch": "2.6.0"}, source=b"new", solved=b"old")}) == (
-        "images/a/requirements/all.lock:1: is not solved from the `.in` files of its folder as they are now: "
-        "`nox -s update -- a`",
+        "images/a/requirements/all.lock:1: is not solved from `all.in` as it is now: `nox -s update -- a`",
     )
 
 
@@ -156,7 +155,7 @@ def test_locks_and_sources_come_in_pairs() -> None:
     alone = Folder(
         text=b"description: A\n",
         paths=("Dockerfile", "image.yaml"),
-        locks={"requirements/old.lock": lock({}, {"new.in": b"x"}), "packages.lock": "nonsense\n"},
+        locks={"requirements/old.lock": lock({}, b"x"), "packages.lock": "nonsense\n"},
         inputs={"requirements/new.in": b"x"},
     )
     assert faults({"a": alone}) == (
@@ -176,7 +175,7 @@ def test_a_root_file_system_and_its_lock_belong_together() -> None:
     image = Folder(text=text.encode(), paths=("image.yaml",), locks={"packages.lock": locks.format_packages(stale)})
     assert faults({"a": image}) == (
         'images/a/image.yaml:2: claims `python3.11` 3.12, but images/a/packages.lock locks 3.11.2-6+deb12u5',
-        "images/a/packages.lock:1: is not solved from the `rootfs` of `image.yaml` as they are now: `nox -s update -- a`",
+        "images/a/packages.lock:1: is not solved from the `rootfs` of `image.yaml` as it is now: `nox -s update -- a`",
     )  # fmt: skip
 
 
