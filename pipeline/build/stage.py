@@ -89,4 +89,4 @@ def _locks(shop: Workshop) -> Path:
 
 
 def _stages(shop: Workshop) -> Path:
-    return shop.settings.work / "stage"
+    return shop.settings.cache / "stage"
