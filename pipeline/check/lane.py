@@ -16,7 +16,7 @@ from pathlib import Path
 from pipeline.check.results import Ending, Found, interpret
 from pipeline.check.suite import Listed, Suite, library, packed
 from pipeline.data.lane_start import FAULTY
-from pipeline.engine import Container, Ended, Engine, Spec, container, variables
+from pipeline.engine import Container, Ended, Engine, Spec, container, describe
 from pipeline.errors import ToolUnfit
 from pipeline.story import Story, Task
 
@@ -58,7 +58,7 @@ def run_inside(
     Raises `ToolUnfit` when the image has no `python3`, or no GPUs can be handed to it.
     """
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("test")
-    spec = _spec(image, suite, variables(engine, image).get("HOME", ""), nonce=nonce, select=select, limits=limits)
+    spec = _spec(image, suite, describe(engine, image).variables.get("HOME", ""), nonce=nonce, select=select, limits=limits)
     with container(spec, engine=engine, story=story, title=title, keep=keep) as made:
         made.put(FOLDER, packed(suite))
         made.put(FOLDER, library())
@@ -92,6 +92,8 @@ def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tupl
     fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", f"{folder}/suite", "--import-mode=importlib", "-p", "no:cacheprovider")
     shown = ("--continue-on-collection-errors", "--color=no", "--tb=short", "-rA", "-v")
     files = tuple(f"{folder}/suite/{check.file}" for check in listed)
+    for check in listed:
+        select = select.replace(check.name, check.name.replace("-", "_"))
     return (*fixed, *shown, *(("-k", select) if select else ()), *files)
 
 

@@ -171,7 +171,6 @@ def _judge(check: Listed, result: _Result, ending: Ending, *, selected: bool) ->
         reason=reason,
         rung="; ".join(dict.fromkeys(test.rung for test in tests if test.rung)),
         seconds=round(sum(test.seconds for test in tests), 3),
-        measured={name: value for test in tests for name, value in test.measured.items()},
     )
     return (whole, *tests)
 

@@ -36,6 +36,8 @@ class Subject:
     image: str
     pinned: Pinned
     tag: str
+    size: int = 0
+    """Compressed bytes of all layers, for the report."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ OLDER_PYTHON = ("exceptiongroup", "typing_extensions")
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """A check that the catalog lists: `file` is `<image>/test_<name>.py`, as pytest calls it."""
+    """A check that the catalog lists: `all-reduce` is `<image>/test_all_reduce.py`, as pytest calls it."""
 
     image: str
     name: str
@@ -33,7 +33,7 @@ class Listed:
     @property
     def file(self) -> str:
         """The file, relative to the suite's folder."""
-        return f"{self.image}/{self.kind}_{self.name}.py"
+        return f"{self.image}/{self.kind}_{self.name.replace('-', '_')}.py"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,8 @@
 run leaves there carries its owner in a label, so that the next run removes what a killed one could not.
 """
 
-from pipeline.engine.connection import Engine, connect
+from pipeline.engine.connection import Engine, Facts, connect
 from pipeline.engine.containers import Container, Ended, Spec, container
-from pipeline.engine.images import ensure, variables
+from pipeline.engine.images import Described, describe, ensure
 
-__all__ = ["Container", "Ended", "Engine", "Spec", "connect", "container", "ensure", "variables"]
+__all__ = ["Container", "Described", "Ended", "Engine", "Facts", "Spec", "connect", "container", "describe", "ensure"]

@@ -41,6 +41,10 @@ class Facts:
     """What it runs on, for the record."""
     desktop: bool = False
     """Whether it runs in a virtual machine of Docker Desktop, whose loopback is not this machine's."""
+    rootless: bool = False
+    """Whether root inside is the engine's own user outside."""
+    selinux: bool = False
+    """Whether it labels what containers may touch."""
 
     @property
     def reads_zstd(self) -> bool:
@@ -95,12 +99,18 @@ def connect(environment: Mapping[str, str], *, run: str) -> Engine:
 
 def _facts(client: "APIClient") -> Facts:
     info = client.info()
-    runtimes, devices = info.get("Runtimes") or {}, info.get("DiscoveredDevices") or ()
+    runtimes, devices, security = (
+        info.get("Runtimes") or {},
+        info.get("DiscoveredDevices") or (),
+        info.get("SecurityOptions") or (),
+    )
     return Facts(
         version=str(info.get("ServerVersion", "")),
         root=str(info.get("DockerRootDir", "")),
         machine=_machine(info),
         gpus="nvidia" in runtimes or any("nvidia.com/gpu" in str(device.get("ID")) for device in devices),
+        rootless=any("name=rootless" in option for option in security),
+        selinux=any("name=selinux" in option for option in security),
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
     )
 

@@ -6,6 +6,7 @@ where the engine keeps images by it (containerd's store).
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,13 +61,28 @@ def _present(engine: Engine, pinned: Pinned, manifest: Manifest) -> str | None:
     return None
 
 
-def variables(engine: Engine, image: str) -> Mapping[str, str]:
-    """The environment variables that an image in the engine sets."""
+@dataclass(frozen=True, kw_only=True)
+class Described:
+    """What an image in the engine says of itself."""
+
+    variables: Mapping[str, str]
+    """The environment that it sets."""
+    ports: tuple[int, ...]
+    """The TCP ports that it exposes."""
+
+
+def describe(engine: Engine, image: str) -> Described:
+    """What the engine's image `image` sets and exposes; raises `ToolFailed` when the engine does not hold it."""
     found = inspect(engine, image)
     if found is None:
         raise ToolFailed(f"the engine does not hold `{image}` any more")
-    pairs = (text.partition("=") for text in (found.get("Config") or {}).get("Env") or ())
-    return {name: value for name, _, value in pairs}
+    config = found.get("Config") or {}
+    pairs = (text.partition("=") for text in config.get("Env") or ())
+    exposed = (text.partition("/") for text in config.get("ExposedPorts") or ())
+    return Described(
+        variables={name: value for name, _, value in pairs},
+        ports=tuple(sorted(int(port) for port, _, kind in exposed if kind in ("", "tcp"))),
+    )
 
 
 def _check_space(engine: Engine, pinned: Pinned, sizes: list[int]) -> None:

@@ -104,7 +104,7 @@ def run(bench: Bench, pinned: Pinned, files: dict[str, str], **wanted: object) -
 
 
 def stem(name: str) -> str:
-    return Path(name).stem.partition("_")[2]
+    return Path(name).stem.partition("_")[2].replace("_", "-")
 
 
 def found(tested: statements.Tested, name: str) -> Checked:
@@ -125,7 +125,7 @@ def test_a_passing_suite_runs_inside_with_the_parents_checks_first(bench: Bench,
     )
     assert tested.outcome is Outcome.PASSED, tested
     assert [check.name for check in tested.checks] == ["parent", "parent::test_user", "own", "own::test_it"]
-    assert found(tested, "own").measured == {"speed": 12.5, "speed.floor": 10}
+    assert found(tested, "own::test_it").measured == {"speed": 12.5, "speed.floor": 10}
     assert found(tested, "parent").rung == "one of two"
     assert exit_code([tested]) == 0
     statement = bench.settings.work / "statements" / python.digest.hex / "tested-cpu.json"
@@ -233,8 +233,8 @@ def test_a_lane_that_does_not_end_is_killed_and_says_which_test_ran(bench: Bench
 
 
 def test_a_selection_runs_a_part_and_records_nothing(bench: Bench, python: Pinned) -> None:
-    files = {"child/test_one.py": "def test_a(): pass", "child/test_two.py": "def test_b(): assert 0"}
-    tested = run(bench, python, files, select="one")
+    files = {"child/test_number_one.py": "def test_a(): pass", "child/test_two.py": "def test_b(): assert 0"}
+    tested = run(bench, python, files, select="number-one")
     assert tested.outcome is Outcome.PASSED
     assert found(tested, "two").reason == "not selected"
     assert not (bench.settings.work / "statements").exists()

@@ -1,0 +1,23 @@
+"""Results as people and machines read them: tables, JSON, JUnit XML, Markdown. Everything here is pure."""
+
+from pipeline.report.data import builds_json, explanation_json, findings_json, lanes_json, lint_json, plan_json
+from pipeline.report.junit import builds_junit, lanes_junit
+from pipeline.report.lanes import lanes_markdown, lanes_table
+from pipeline.report.tables import builds_table, explanation_table, findings_table, plan_table
+
+__all__ = [
+    "builds_json",
+    "builds_junit",
+    "builds_table",
+    "explanation_json",
+    "explanation_table",
+    "findings_json",
+    "findings_table",
+    "lanes_json",
+    "lanes_junit",
+    "lanes_markdown",
+    "lanes_table",
+    "lint_json",
+    "plan_json",
+    "plan_table",
+]

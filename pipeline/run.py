@@ -1,0 +1,170 @@
+"""Starting an image as its users do: one `docker run` line, made as a value, shown, and then become.
+
+The current folder is at `/workspace` and written to as the caller; the images' home belongs to group 0, so any user id
+may use it. Values of variables never appear in the line: docker takes them from the environment by name.
+"""
+
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline.catalog import Catalog
+from pipeline.engine import Described, Engine, Facts, describe, ensure
+from pipeline.errors import InputError
+from pipeline.oci import Pinned, Tagged, parse_reference
+from pipeline.registry import Registry
+from pipeline.settings import Settings
+from pipeline.story import Story
+
+WORKSPACE = "/workspace"
+SHM = "2g"
+"""Size of /dev/shm: workers of data loaders share their batches there, and docker's 64 MB end in a bus error."""
+DRIVER = Path("/proc/driver/nvidia/version")
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-cdi-hook")
+"""Programs of which docker needs one for `--gpus`."""
+PASSED_ON = (
+    "HF_ENDPOINT",
+    "HF_TOKEN",
+    "HF_HUB_OFFLINE",
+    "HF_DATASETS_OFFLINE",
+    "TRANSFORMERS_OFFLINE",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+)
+"""Variables that an image gets when the caller has them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caller:
+    """Who starts an image, and from where."""
+
+    folder: Path
+    uid: int
+    terminal: bool
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An image to start."""
+
+    pinned: Pinned
+    tag: str
+    """Its tag in the repository; empty when it was named by digest."""
+
+
+def choose(text: str, catalog: Catalog, registry: Registry) -> Chosen:
+    """The image that a reference or a tag names; a bare tag is looked for among the releases, then the candidates.
+
+    Raises `InputError` when there is none.
+    """
+    if "/" in text or "@" in text:
+        reference = parse_reference(text)
+        if isinstance(reference, Pinned):
+            return Chosen(pinned=reference, tag="")
+        places = [reference]
+    else:
+        places = [repository.tag(text) for repository in (catalog.release_repository, catalog.candidate_repository)]
+    for tagged in places:
+        if digest := registry.resolve(tagged):
+            return Chosen(pinned=tagged.repository.at(digest), tag=tagged.name)
+    listed = " nor ".join(f"`{tagged}`" for tagged in places)
+    raise InputError(f"there is no image `{text}`: neither in the catalog nor {listed}", hint="`nox -s plan` lists the images")
+
+
+def prepare(
+    chosen: Chosen,
+    command: Sequence[str],
+    *,
+    caller: Caller,
+    engine: Engine,
+    registry: Registry,
+    settings: Settings,
+    story: Story,
+    docker: str | Path = "docker",
+) -> tuple[str, ...]:
+    """Bring the image into the engine, and say in one line how it is started."""
+    image = ensure(
+        chosen.pinned,
+        registry.manifest(chosen.pinned),
+        engine=engine,
+        registry=registry,
+        story=story,
+        scratch=settings.cache / "loading",
+        tag=chosen.tag,
+    )
+    name = str(Tagged(chosen.pinned.repository, chosen.tag)) if chosen.tag else image
+    described = describe(engine, image)
+    ports = {port: free_port(port, story) for port in described.ports}
+    gpus = _gpus(engine.facts, story)
+    return argv(name, command, described, caller=caller, facts=engine.facts, ports=ports, gpus=gpus, docker=docker)
+
+
+def argv(
+    image: str,
+    command: Sequence[str],
+    described: Described,
+    *,
+    caller: Caller,
+    facts: Facts,
+    ports: Mapping[int, int],
+    gpus: bool,
+    docker: str | Path = "docker",
+) -> tuple[str, ...]:
+    """The words of `docker run`; `ports` are those inside → those of this machine."""
+    return (
+        *(str(docker), "run", "--rm", "-it" if caller.terminal else "-i", "--init", "--pull", "never", "--shm-size", SHM),
+        *(("--gpus", "all") if gpus else ()),
+        *("--user", "0:0" if facts.rootless else f"{caller.uid}:0"),
+        *(("--security-opt", "label=disable") if facts.selinux else ()),
+        *("-v", f"{caller.folder}:{WORKSPACE}", "-w", WORKSPACE),
+        *_cache(described, caller),
+        *(word for inside, outside in ports.items() for word in ("-p", f"127.0.0.1:{outside}:{inside}")),
+        *(word for text in _variables(described, caller) for word in ("-e", text)),
+        *(image, *command),
+    )
+
+
+def free_port(wanted: int, story: Story) -> int:
+    """`wanted` on loopback, or another port when it is taken."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            found = int(probe.getsockname()[1])
+        if found != wanted:
+            story.say(f"port {wanted} is taken: the image's port {wanted} is `localhost:{found}`")
+        return found
+    raise AssertionError("the system gives no port")
+
+
+def _gpus(facts: Facts, story: Story) -> bool:
+    if not DRIVER.exists():
+        return facts.gpus
+    if facts.gpus or any(shutil.which(hook) for hook in HOOKS):
+        return True
+    story.warn("this machine has an NVIDIA driver, and docker cannot hand out its GPUs: install the NVIDIA container toolkit")
+    return False
+
+
+def _cache(described: Described, caller: Caller) -> tuple[str, ...]:
+    """The caller's cache of models and data sets, for an image that keeps one."""
+    inside, home = described.variables.get("HF_HOME"), caller.environment.get("HOME", "")
+    outside = Path(caller.environment.get("HF_HOME") or f"{home}/.cache/huggingface")
+    return ("-v", f"{outside}:{inside}") if inside and outside.is_absolute() and outside.is_dir() else ()
+
+
+def _variables(described: Described, caller: Caller) -> list[str]:
+    """What is set: names of the caller's own, and what a user id without an entry in `/etc/passwd` needs."""
+    missing = {"HOME": "/tmp", "USER": "user", "LOGNAME": "user"}
+    needed = [f"{name}={value}" for name, value in missing.items() if name not in described.variables]
+    return needed + [name for name in PASSED_ON if caller.environment.get(name)]
