@@ -1,4 +1,4 @@
-"""Unsigned statements as files: one a digest and kind, written whole or not at all."""
+"""What a run leaves as files: unsigned statements, one a digest and kind, and reports; written whole or not at all."""
 
 import json
 import os
@@ -18,12 +18,18 @@ def path(settings: Settings, digest: Digest, kind: str) -> Path:
 def write(settings: Settings, digest: Digest, kind: str, statement: Statement) -> Path:
     """Keep `statement`, in place of an older one; returns its path."""
     target = path(settings, digest, kind)
+    write_text(target, json.dumps(statement, indent=1, sort_keys=True, ensure_ascii=False))
+    return target
+
+
+def write_text(target: Path, text: str) -> None:
+    """Write `text` to `target`, whose folder is made when it lacks; a reader sees the old file or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=target.parent, prefix=".", suffix=".part", delete=False, encoding="utf-8"
     ) as partial:
         try:
-            json.dump(statement, partial, indent=1, sort_keys=True, ensure_ascii=False)
+            partial.write(text)
             partial.flush()
             os.fsync(partial.fileno())
             os.chmod(partial.fileno(), 0o644)
@@ -31,4 +37,3 @@ def write(settings: Settings, digest: Digest, kind: str, statement: Statement) -
         except BaseException:
             Path(partial.name).unlink(missing_ok=True)
             raise
-    return target

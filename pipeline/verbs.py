@@ -1,0 +1,269 @@
+"""The verbs: each puts the stages together for one call, and returns its exit code."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pipeline import context, plan
+from pipeline.catalog import Catalog
+from pipeline.command import Runner
+from pipeline.console import Console
+from pipeline.errors import InputError, NothingSelected, worst
+from pipeline.readiness import Need
+from pipeline.registry import Registry
+from pipeline.settings import Settings
+from pipeline.setup import Ready, ensure
+from pipeline.survey import Survey, survey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a verb, and what it works with."""
+
+    arguments: argparse.Namespace
+    settings: Settings
+    environment: Mapping[str, str]
+    run: Runner
+    console: Console
+    now: Callable[[], datetime]
+    run_id: str
+
+    @property
+    def images(self) -> Sequence[str]:
+        """The images named on the command line; all when none is."""
+        return self.arguments.images or ()
+
+
+def _setup(call: Call) -> int:
+    from pipeline import setup
+
+    if call.arguments.stop:
+        stopped = setup.stop(settings=call.settings, run=call.run, environment=call.environment)
+        call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")
+        return 0
+    catalog = context.load(call.settings)
+    _ready(call, catalog, Need.BUILDER, Need.REGISTRY, Need.ENGINE, Need.CLI, Need.UV, Need.HADOLINT)
+    call.console.say(f"ready: builds write to `{catalog.candidate_repository}`")
+    return 0
+
+
+def _doctor(call: Call) -> int:
+    from pipeline import doctor, report
+
+    catalog = context.load(call.settings)
+    findings = doctor.examine(
+        settings=call.settings, registry_host=catalog.candidate_repository, run=call.run, environment=call.environment
+    )
+    if call.arguments.json:
+        _print(report.findings_json(findings))
+    else:
+        call.console.show(report.findings_table(findings))
+    return 4 if any(finding.state is doctor.State.FAULT for finding in findings) else 0
+
+
+def _new(call: Call) -> int:
+    from pipeline.new import new
+
+    name = call.arguments.name
+    call.console.say(f"wrote `{new(call.settings, name, call.arguments.parent)}`; next: `nox -s build test -- {name}`")
+    return 0
+
+
+def _lint(call: Call) -> int:
+    from pipeline import report
+    from pipeline.lint import lint
+
+    catalog = context.load(call.settings)
+    ready = _ready(call, catalog, Need.HADOLINT)
+    names = plan.selected(catalog, call.images)
+    findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
+    if call.arguments.json:
+        _print(report.lint_json(findings))
+    for finding in findings:
+        call.console.say(str(finding))
+    return InputError.exit_code if any(finding.fatal for finding in findings) else 0
+
+
+def _plan(call: Call) -> int:
+    from pipeline import report
+
+    catalog = context.load(call.settings)
+    found = _survey(call, catalog, rebuild=call.arguments.rebuild)
+    if call.arguments.bake:
+        from pipeline import build, surroundings
+
+        _print(build.definition(found, call.settings, surroundings.read(call.environment)))
+    elif call.arguments.json:
+        _print(report.plan_json(found.steps))
+    else:
+        call.console.show(report.plan_table(found.steps))
+    return 0
+
+
+def _explain(call: Call) -> int:
+    from pipeline import report
+    from pipeline.explain import explain
+
+    catalog = context.load(call.settings)
+    explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
+    if call.arguments.json:
+        _print(report.explanation_json(explanation))
+    else:
+        call.console.show(report.explanation_table(explanation))
+    return 0
+
+
+def _build(call: Call) -> int:
+    from pipeline import build, report, surroundings
+    from pipeline.debian import Mirror
+
+    catalog = context.load(call.settings)
+    plan.selected(catalog, call.images)
+    ready = _ready(call, catalog, Need.BUILDER, Need.REGISTRY)
+    if ready.builder is None:
+        raise AssertionError("a builder was asked for")
+    around = surroundings.read(call.environment)
+    shop = build.Workshop(
+        settings=call.settings,
+        registry=Registry(),
+        run=call.run,
+        story=call.console,
+        builder=ready.builder,
+        around=around,
+        mirror=Mirror.chosen(call.environment, around.certificates),
+        now=call.now,
+        run_id=call.run_id,
+    )
+    results = build.build(lambda: _survey(call, catalog, rebuild=call.arguments.rebuild), shop, twice=call.arguments.twice)
+    _report(call, report.builds_json(results), report.builds_junit(results))
+    call.console.show(report.builds_table(results))
+    return worst([result.exit_code for result in results])
+
+
+def _test(call: Call) -> int:
+    from pipeline import check, report
+    from pipeline.engine import connect
+
+    catalog = context.load(call.settings)
+    plan.selected(catalog, call.images)
+    ready = _ready(call, catalog, Need.REGISTRY, Need.ENGINE)
+    subjects = _subjects(catalog, _survey(call, catalog), call.images)
+    engine = connect(_reaching(ready, call.environment), run=call.run_id)
+    bench = check.Bench(
+        catalog=catalog,
+        settings=call.settings,
+        engine=engine,
+        registry=Registry(),
+        run=call.run,
+        run_id=call.run_id,
+        story=call.console,
+        now=call.now,
+    )
+    arguments = call.arguments
+    lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
+    options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep)
+    tested = check.check(subjects, options, bench)
+    _report(call, report.lanes_json(tested), report.lanes_junit(tested))
+    call.console.show(report.lanes_table(tested))
+    return check.exit_code(tested, require_gpu=arguments.require_gpu)
+
+
+def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> tuple[Any, ...]:
+    """The candidates of the images named; of all that list checks when none is."""
+    from pipeline.check import Subject
+
+    wanted = names or [name for name, image in catalog.images.items() if image.checks.cpu or image.checks.gpu]
+    if not wanted:
+        raise NothingSelected("no image of the catalog lists a check", hint="add `checks:` to an `image.yaml`")
+    steps = {step.image: step for step in found.steps}
+    absent = [name for name in wanted if steps[name].digest is None]
+    if absent:
+        listed = ", ".join(f"`{name}`" for name in absent)
+        raise InputError(f"there is no candidate of {listed} for these inputs", hint=f"`nox -s build -- {' '.join(absent)}`")
+    repository = catalog.candidate_repository
+    return tuple(
+        Subject(image=name, pinned=repository.at(digest), tag=steps[name].tag)
+        for name in wanted
+        if (digest := steps[name].digest) is not None
+    )
+
+
+def _run(call: Call) -> int:
+    raise NotImplementedError
+
+
+def _update(call: Call) -> int:
+    from pipeline import report, surroundings
+    from pipeline.debian import Mirror
+    from pipeline.update import Desk, update
+
+    catalog = context.load(call.settings, with_locks=False)
+    ready = _ready(call, catalog, Need.UV)
+    around = surroundings.read(call.environment)
+    desk = Desk(
+        settings=call.settings,
+        catalog=catalog,
+        uv=ready.tools["uv"].path,
+        mirror=Mirror.chosen(call.environment, around.certificates),
+        around=around,
+        now=call.now(),
+        run=call.run,
+        story=call.console,
+    )
+    moved = update(call.images, desk)
+    if call.arguments.json:
+        _print(report.moved_json(moved))
+    else:
+        call.console.show(report.moved_table(moved))
+    return 0
+
+
+def _ready(call: Call, catalog: Catalog, *needs: Need) -> Ready:
+    return ensure(
+        frozenset(needs),
+        settings=call.settings,
+        registry_host=catalog.candidate_repository,
+        run=call.run,
+        story=call.console,
+        environment=call.environment,
+    )
+
+
+def _survey(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
+    return survey(call.settings, catalog, Registry(), call.images, rebuild=rebuild, story=call.console)
+
+
+def _reaching(ready: Ready, environment: Mapping[str, str]) -> Mapping[str, str]:
+    return {**environment, "DOCKER_HOST": ready.engine.host} if ready.engine else environment
+
+
+def _report(call: Call, data: Any, junit: str) -> None:
+    if call.arguments.json:
+        _print(data)
+    if call.arguments.junit:
+        from pipeline import records
+
+        records.write_text(call.arguments.junit, junit)
+
+
+def _print(data: Any) -> None:
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+VERBS: Mapping[str, Callable[[Call], int]] = {
+    "setup": _setup,
+    "doctor": _doctor,
+    "new": _new,
+    "lint": _lint,
+    "plan": _plan,
+    "explain": _explain,
+    "build": _build,
+    "test": _test,
+    "run": _run,
+    "update": _update,
+}
