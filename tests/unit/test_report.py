@@ -74,7 +74,8 @@ def shown(what: RenderableType) -> str:
 def test_the_table_says_what_passed_what_could_not_run_and_why_and_how_to_use_it() -> None:
     assert shown(report.lanes_table(TESTED, SUBJECTS)) == (
         "image   candidate               size      cpu                                   gpu\n"
-        "torch   v1-torch-0123456789ab   2.41 GB   passed, 1 check                       not-run: no NVIDIA driver on this machine\n"
+        "torch   v1-torch-0123456789ab   2.41 GB   passed, 1 check                       "
+        "not-run: no NVIDIA driver on this machine\n"
         "nlp     v1-nlp-0123456789ab     2.52 GB   failed, 1 of 2 checks                 infrastructure: the engine went away\n"
         "os      v1-os-0123456789ab      45.1 MB   not-run: the catalog lists no check\n"
         "torch cpu all-reduce passed: two processes on gloo\n"
