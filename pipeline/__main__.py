@@ -5,7 +5,8 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -29,20 +30,9 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     arguments = parser().parse_args(argv)
     console = Console(stderr=sys.stderr, environment=environment)
     runner = Runner(environment)
-    _stop_on_signals(runner, console)
     try:
-        from pipeline import verbs
-
-        call = verbs.Call(
-            arguments=arguments,
-            settings=_settings(arguments, environment),
-            environment=dict(environment),
-            run=runner,
-            console=console,
-            now=lambda: datetime.now(UTC),
-            run_id=environment.get("GITHUB_RUN_ID") or environment.get("CI_JOB_ID") or secrets.token_hex(6),
-        )
-        code = verbs.VERBS[arguments.verb](call)
+        with _stopped_by_signals(runner, console):
+            code = _call(arguments, environment, runner, console)
         sys.stdout.flush()
     except PipelineError as error:
         console.error(error)
@@ -51,6 +41,21 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return code
+
+
+def _call(arguments: argparse.Namespace, environment: Mapping[str, str], runner: Runner, console: Console) -> int:
+    from pipeline import verbs
+
+    call = verbs.Call(
+        arguments=arguments,
+        settings=_settings(arguments, environment),
+        environment=dict(environment),
+        run=runner,
+        console=console,
+        now=lambda: datetime.now(UTC),
+        run_id=environment.get("GITHUB_RUN_ID") or environment.get("CI_JOB_ID") or secrets.token_hex(6),
+    )
+    return verbs.VERBS[arguments.verb](call)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -137,15 +142,23 @@ def _find_root(start: Path) -> Path:
     )
 
 
-def _stop_on_signals(runner: Runner, console: Console) -> None:
+@contextmanager
+def _stopped_by_signals(runner: Runner, console: Console) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends what runs and raises; those that follow do not cut the cleaning up short."""
+    signals = (signal.SIGINT, signal.SIGTERM)
+
     def stop(signum: int, _: FrameType | None) -> NoReturn:
-        for each in (signal.SIGINT, signal.SIGTERM):
+        for each in signals:
             signal.signal(each, lambda *_: console.say("stopping; what runs is being ended"))
         runner.stop(signum)
         raise Terminated("terminated") if signum == signal.SIGTERM else Interrupted("interrupted")
 
-    signal.signal(signal.SIGINT, stop)
-    signal.signal(signal.SIGTERM, stop)
+    before = [signal.signal(each, stop) for each in signals]
+    try:
+        yield
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
 
 
 def _summary() -> str:

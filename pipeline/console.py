@@ -42,7 +42,7 @@ class Console:
     def warn(self, text: str) -> None:
         """One line that the user should not miss; an annotation in GitHub Actions."""
         if self._provider == "github":
-            self._print(f"::warning::{escape(text)}")
+            self._print(f"::warning::{escape(_one_line(text))}")
         else:
             self._print(f"[yellow]warning:[/] {escape(text)}")
 
@@ -171,6 +171,11 @@ def _provider(environment: Mapping[str, str]) -> str | None:
     if environment.get("GITHUB_ACTIONS"):
         return "github"
     return "other" if environment.get("CI") else None
+
+
+def _one_line(text: str) -> str:
+    """`text` as a workflow command takes it: GitHub reads a new line as the end of the command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _width(environment: Mapping[str, str], stream: TextIO) -> int | None:

@@ -1,0 +1,87 @@
+"""The command line: arguments, settings, exit codes."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.__main__ import main, parser
+from pipeline.verbs import VERBS
+
+FAMILY = Path(__file__).parents[2]
+
+
+def test_every_verb_of_the_parser_is_one_that_runs() -> None:
+    text = parser().format_help()
+    assert all(f"    {verb} " in text for verb in VERBS)
+    for verb in VERBS:
+        with pytest.raises(SystemExit) as ended:
+            parser().parse_args([verb, "--help"])
+        assert ended.value.code == 0
+
+
+def test_options_have_no_abbreviations(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(["build", "--rebuil"])
+    assert ended.value.code == 2
+    assert "--rebuil" in capsys.readouterr().err
+
+
+def test_words_after_an_image_belong_to_the_command_that_runs_in_it() -> None:
+    assert parser().parse_args(["run", "nlp", "python", "-c", "1", "--json"]).command == ["python", "-c", "1", "--json"]
+
+
+def test_a_folder_without_a_catalog_is_exit_2_and_says_where_it_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["plan"], {"HOME": str(tmp_path)}) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert f"there is no `images/catalog.yaml` in `{tmp_path}` or above it" in told.err
+    assert "hint: " in told.err
+
+
+def test_an_unknown_image_is_exit_2_with_the_nearest_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["plan", "npl", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+    assert "hint: did you mean `nlp`?" in capsys.readouterr().err
+
+
+def test_the_catalog_is_found_from_a_folder_below(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(FAMILY / "images" / "nlp")
+    assert main(["plan", "npl"], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+
+
+def test_a_registry_that_does_not_answer_is_exit_75_and_never_an_empty_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["plan", "--json", "--root", str(FAMILY), "--candidates", "localhost:1/candidates"]
+    assert main(arguments, {"PIPELINE_CACHE": str(tmp_path)}) == 75
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "localhost:1" in told.err
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_without_a_traceback(signum: signal.Signals, code: int) -> None:
+    program = (
+        "import os, sys, pipeline.verbs as verbs\n"
+        "from pipeline.__main__ import main\n"
+        "def sleep(call):\n"
+        "    print('up', flush=True)\n"
+        "    call.run('sleep', '60', timeout=90)\n"
+        "verbs.VERBS = {**verbs.VERBS, 'plan': sleep}\n"
+        f"sys.exit(main(['plan', '--root', {str(FAMILY)!r}], os.environ))\n"
+    )
+    words = [sys.executable, "-c", program]
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=FAMILY, env={**os.environ})
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    child.send_signal(signum)
+    _, told = child.communicate(timeout=30)
+    assert child.returncode == code
+    assert "Traceback" not in told
+    assert told.startswith("error: ")
