@@ -1,6 +1,7 @@
 """An encoder learns, in mixed precision: the same steps on the CPU (bfloat16) and on a GPU (float16 too).
 
-Some steps on one batch with two labels: the loss starts near ln 2 and falls below half (seen: to 0.003 of it and less). A step's rounding moves the first loss by less than 2e-2 in bfloat16, 5e-3 in float16.
+Some steps on one batch with two labels: the loss starts near ln 2 and falls below half (seen: to 0.003 of it and less).
+Rounding moves the first loss by less than 2e-2 in bfloat16, 5e-3 in float16.
 """
 
 import math
