@@ -8,6 +8,7 @@ import shutil
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from pipeline.catalog import Catalog
@@ -75,7 +76,9 @@ def choose(text: str, catalog: Catalog, registry: Registry) -> Chosen:
         if digest := registry.resolve(tagged):
             return Chosen(pinned=tagged.repository.at(digest), tag=tagged.name)
     listed = " nor ".join(f"`{tagged}`" for tagged in places)
-    raise InputError(f"there is no image `{text}`: neither in the catalog nor {listed}", hint="`nox -s plan` lists the images")
+    near = get_close_matches(text, catalog.images, n=1)
+    hint = f"did you mean `{near[0]}`?" if near else "`nox -s plan` lists the images"
+    raise InputError(f"there is no image `{text}`: neither in the catalog nor {listed}", hint=hint)
 
 
 def prepare(

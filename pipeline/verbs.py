@@ -2,11 +2,14 @@
 
 import argparse
 import json
+import os
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pipeline import context, plan
 from pipeline.catalog import Catalog
@@ -18,6 +21,10 @@ from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.setup import Ready, ensure
 from pipeline.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from pipeline.check import Subject
+    from pipeline.run import Chosen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,15 +174,14 @@ def _test(call: Call) -> int:
     lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
     options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep)
     tested = check.check(subjects, options, bench)
-    _report(call, report.lanes_json(tested), report.lanes_junit(tested))
-    call.console.show(report.lanes_table(tested))
+    _report(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
+    call.console.show(report.lanes_table(tested, subjects))
+    _summarise(call, report.lanes_markdown(tested, subjects))
     return check.exit_code(tested, require_gpu=arguments.require_gpu)
 
 
-def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> tuple[Any, ...]:
+def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
     """The candidates of the images named; of all that list checks when none is."""
-    from pipeline.check import Subject
-
     wanted = names or [name for name, image in catalog.images.items() if image.checks.cpu or image.checks.gpu]
     if not wanted:
         raise NothingSelected("no image of the catalog lists a check", hint="add `checks:` to an `image.yaml`")
@@ -184,16 +190,53 @@ def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> tuple[An
     if absent:
         listed = ", ".join(f"`{name}`" for name in absent)
         raise InputError(f"there is no candidate of {listed} for these inputs", hint=f"`nox -s build -- {' '.join(absent)}`")
-    repository = catalog.candidate_repository
-    return tuple(
-        Subject(image=name, pinned=repository.at(digest), tag=steps[name].tag)
-        for name in wanted
-        if (digest := steps[name].digest) is not None
-    )
+    return tuple(_subject(catalog, steps[name]) for name in wanted)
+
+
+def _subject(catalog: Catalog, step: plan.Step) -> "Subject":
+    from pipeline.check import Subject
+
+    assert step.digest is not None
+    pinned = catalog.candidate_repository.at(step.digest)
+    return Subject(image=step.image, pinned=pinned, tag=step.tag, size=Registry().manifest(pinned).size)
 
 
 def _run(call: Call) -> int:
-    raise NotImplementedError
+    from pipeline import run
+    from pipeline.command import replace
+    from pipeline.engine import connect
+
+    catalog, text = context.load(call.settings), call.arguments.image
+    elsewhere = "/" in text or "@" in text
+    ready = _ready(call, catalog, Need.ENGINE, Need.CLI, *([] if elsewhere else [Need.REGISTRY]))
+    environment = _reaching(ready, call.environment)
+    engine = connect(environment, run=call.run_id)
+    argv = run.prepare(
+        _candidate(call, catalog, text) if text in catalog.images else run.choose(text, catalog, Registry()),
+        call.arguments.command,
+        caller=run.Caller(
+            folder=Path.cwd(),
+            uid=os.getuid(),
+            terminal=sys.stdin.isatty() and sys.stdout.isatty(),
+            environment=call.environment,
+        ),
+        engine=engine,
+        registry=Registry(),
+        settings=call.settings,
+        story=call.console,
+        docker=ready.tools["docker"].path,
+    )
+    engine.close()
+    call.console.say(shlex.join(argv))
+    return replace(argv, environment)
+
+
+def _candidate(call: Call, catalog: Catalog, name: str) -> "Chosen":
+    from pipeline.run import Chosen
+
+    found = survey(call.settings, catalog, Registry(), [name], story=call.console)
+    (subject,) = _subjects(catalog, found, [name])
+    return Chosen(pinned=subject.pinned, tag=subject.tag)
 
 
 def _update(call: Call) -> int:
@@ -248,6 +291,13 @@ def _report(call: Call, data: Any, junit: str) -> None:
         from pipeline import records
 
         records.write_text(call.arguments.junit, junit)
+
+
+def _summarise(call: Call, markdown: str) -> None:
+    """Add to the summary of a job in GitHub Actions."""
+    if place := call.environment.get("GITHUB_STEP_SUMMARY"):
+        with Path(place).open("a", encoding="utf-8") as summary:
+            summary.write(markdown + "\n")
 
 
 def _print(data: Any) -> None:

@@ -1,9 +1,9 @@
 """Results as people and machines read them: tables, JSON, JUnit XML, Markdown. Everything here is pure."""
 
-from pipeline.report.data import builds_json, explanation_json, findings_json, lanes_json, lint_json, plan_json
+from pipeline.report.data import builds_json, explanation_json, findings_json, lanes_json, lint_json, moved_json, plan_json
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
-from pipeline.report.tables import builds_table, explanation_table, findings_table, plan_table
+from pipeline.report.tables import builds_table, explanation_table, findings_table, moved_table, plan_table
 
 __all__ = [
     "builds_json",
@@ -18,6 +18,8 @@ __all__ = [
     "lanes_markdown",
     "lanes_table",
     "lint_json",
+    "moved_json",
+    "moved_table",
     "plan_json",
     "plan_table",
 ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pipeline.explain import Explanation
     from pipeline.plan import Step
     from pipeline.statements import Tested
+    from pipeline.update import Moved
 
 
 def plan_json(steps: "Sequence[Step]") -> Any:
@@ -46,6 +47,11 @@ def lint_json(findings: Sequence[Any]) -> Any:
 def explanation_json(explanation: "Explanation") -> Any:
     """The parts of an input hash."""
     return plain(explanation)
+
+
+def moved_json(moved: "Sequence[Moved]") -> Any:
+    """What `update` moved."""
+    return plain(moved)
 
 
 def plain(value: Any) -> Any:

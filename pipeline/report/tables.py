@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pipeline.doctor import Finding
     from pipeline.explain import Explanation
     from pipeline.plan import Step
+    from pipeline.update import Moved
 
 COLOURS = {
     "ok": "green",
@@ -75,6 +76,16 @@ def explanation_table(explanation: "Explanation") -> RenderableType:
         f"{count} {'part differs' if count == 1 else 'parts differ'}, {same} the same; images that follow: {follow}",
     )
     return Group(Text(lines[0]), *([made] if count else []), Text(lines[1]))
+
+
+def moved_table(moved: "Sequence[Moved]") -> RenderableType:
+    """Which packages have another locked version, or stand in another lock."""
+    if not moved:
+        return Text("nothing moved")
+    made = table("image", "package", "before", "now", "lock")
+    for one in moved:
+        made.add_row(one.image, one.name, one.before or "-", one.after or "-", one.lock)
+    return made
 
 
 def table(*columns: str) -> Table:

@@ -16,6 +16,7 @@ from pipeline.explain import Explanation, Part
 from pipeline.oci import Digest, Repository
 from pipeline.plan import Step
 from pipeline.statements import Checked, Lane, Outcome
+from pipeline.update import Moved
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 REPOSITORY = Repository("localhost:5601", "candidates/images")
@@ -192,3 +193,12 @@ def test_an_explanation_shows_what_differs_and_who_follows() -> None:
     assert "compared with `v1-444444444444`" in text
     assert "file:Dockerfile   changed   111111111111   222222222222\n" in text
     assert text.endswith("1 part differs, 1 the same; images that follow: nlp\n")
+
+
+def test_what_an_update_moved() -> None:
+    moved = (Moved(image="nlp", name="tqdm", before="4.66.0", after="4.67.1", lock="requirements/1-data.lock"),)
+    assert shown(report.moved_table(moved)) == (
+        "image   package   before   now      lock\nnlp     tqdm      4.66.0   4.67.1   requirements/1-data.lock\n"
+    )
+    assert shown(report.moved_table(())) == "nothing moved\n"
+    assert report.moved_json(moved)[0]["after"] == "4.67.1"
