@@ -32,7 +32,7 @@ def write_text(target: Path, text: str) -> None:
             partial.write(text)
             partial.flush()
             os.fsync(partial.fileno())
-            os.chmod(partial.fileno(), 0o644)
+            Path(partial.name).chmod(0o644)
             Path(partial.name).replace(target)
         except BaseException:
             Path(partial.name).unlink(missing_ok=True)

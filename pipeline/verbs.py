@@ -16,11 +16,12 @@ from pipeline.catalog import Catalog
 from pipeline.command import Runner
 from pipeline.console import Console
 from pipeline.errors import InputError, NothingSelected, worst
-from pipeline.readiness import Need
 from pipeline.registry import Registry
 from pipeline.settings import Settings
-from pipeline.setup import Ready, ensure
 from pipeline.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from pipeline.setup import Ready
 
 if TYPE_CHECKING:
     from pipeline.check import Subject
@@ -53,7 +54,7 @@ def _setup(call: Call) -> int:
         call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")
         return 0
     catalog = context.load(call.settings)
-    _ready(call, catalog, Need.BUILDER, Need.REGISTRY, Need.ENGINE, Need.CLI, Need.UV, Need.HADOLINT)
+    _ready(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint")
     call.console.say(f"ready: builds write to `{catalog.candidate_repository}`")
     return 0
 
@@ -76,7 +77,9 @@ def _new(call: Call) -> int:
     from pipeline.new import new
 
     name = call.arguments.name
-    call.console.say(f"wrote `{new(call.settings, name, call.arguments.parent)}`; next: `nox -s build test -- {name}`")
+    call.console.say(
+        f"wrote `{new(call.settings, name, call.arguments.parent, variant=call.arguments.variant)}`; next: `nox -s build test -- {name}`"
+    )
     return 0
 
 
@@ -85,7 +88,7 @@ def _lint(call: Call) -> int:
     from pipeline.lint import lint
 
     catalog = context.load(call.settings)
-    ready = _ready(call, catalog, Need.HADOLINT)
+    ready = _ready(call, catalog, "hadolint")
     names = plan.selected(catalog, call.images)
     findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
     if call.arguments.json:
@@ -130,7 +133,7 @@ def _build(call: Call) -> int:
 
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
-    ready = _ready(call, catalog, Need.BUILDER, Need.REGISTRY)
+    ready = _ready(call, catalog, "builder", "registry")
     if ready.builder is None:
         raise AssertionError("a builder was asked for")
     around = surroundings.read(call.environment)
@@ -157,7 +160,7 @@ def _test(call: Call) -> int:
 
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
-    ready = _ready(call, catalog, Need.REGISTRY, Need.ENGINE)
+    ready = _ready(call, catalog, "registry", "engine")
     subjects = _subjects(catalog, _survey(call, catalog), call.images)
     engine = connect(_reaching(ready, call.environment), run=call.run_id)
     bench = check.Bench(
@@ -208,7 +211,7 @@ def _run(call: Call) -> int:
 
     catalog, text = context.load(call.settings), call.arguments.image
     elsewhere = "/" in text or "@" in text
-    ready = _ready(call, catalog, Need.ENGINE, Need.CLI, *([] if elsewhere else [Need.REGISTRY]))
+    ready = _ready(call, catalog, "engine", "cli", *([] if elsewhere else ["registry"]))
     environment = _reaching(ready, call.environment)
     engine = connect(environment, run=call.run_id)
     argv = run.prepare(
@@ -245,7 +248,7 @@ def _update(call: Call) -> int:
     from pipeline.update import Desk, update
 
     catalog = context.load(call.settings, with_locks=False)
-    ready = _ready(call, catalog, Need.UV)
+    ready = _ready(call, catalog, "uv")
     around = surroundings.read(call.environment)
     desk = Desk(
         settings=call.settings,
@@ -265,9 +268,12 @@ def _update(call: Call) -> int:
     return 0
 
 
-def _ready(call: Call, catalog: Catalog, *needs: Need) -> Ready:
+def _ready(call: Call, catalog: Catalog, *needs: str) -> "Ready":
+    from pipeline.readiness import Need
+    from pipeline.setup import ensure
+
     return ensure(
-        frozenset(needs),
+        frozenset(map(Need, needs)),
         settings=call.settings,
         registry_host=catalog.candidate_repository,
         run=call.run,
@@ -280,7 +286,7 @@ def _survey(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
     return survey(call.settings, catalog, Registry(), call.images, rebuild=rebuild, story=call.console)
 
 
-def _reaching(ready: Ready, environment: Mapping[str, str]) -> Mapping[str, str]:
+def _reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:
     return {**environment, "DOCKER_HOST": ready.engine.host} if ready.engine else environment
 
 
