@@ -76,10 +76,9 @@ def _doctor(call: Call) -> int:
 def _new(call: Call) -> int:
     from pipeline.new import new
 
-    name = call.arguments.name
-    call.console.say(
-        f"wrote `{new(call.settings, name, call.arguments.parent, variant=call.arguments.variant)}`; next: `nox -s build test -- {name}`"
-    )
+    arguments = call.arguments
+    folder = new(call.settings, arguments.name, arguments.parent, variant=arguments.variant)
+    call.console.say(f"wrote `{folder}`; next: `nox -s build test -- {arguments.name}`")
     return 0
 
 
