@@ -1,30 +1,33 @@
 """The only place that starts processes: deadlines, interrupts, redaction, and services that outlive us.
 
 Every child leads a process group of its own. An interrupt reaches the whole group, then SIGTERM, then SIGKILL, so that
-nothing that a tool started is left behind.
+nothing that a tool started is left behind. Each child is started, heard and stopped by one thread that no signal handler
+can break into; the caller waits for it.
 """
 
+import _thread
+import errno
 import os
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import NoReturn, Protocol
 
-from pipeline.errors import Interrupted, Temporary, Terminated, ToolFailed, ToolUnfit
+from pipeline.conversation import Conversation, Ended, Hearing
+from pipeline.errors import Interrupted, PipelineError, Temporary, Terminated, ToolFailed, ToolUnfit
+from pipeline.redaction import redact
 
-GRACE = 5.0
-"""Seconds between an interrupt and SIGTERM, and between SIGTERM and SIGKILL."""
 TAIL_LINES = 40
 """Lines of a failed tool's stderr that its error repeats."""
-OUTPUT_LIMIT = 256 * 2**20
-"""Bytes of stdout that are kept; more is an error, not a truncation."""
+SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
+"""What the machine lacks, rather than the program."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +35,11 @@ class Completed:
     """A process that ended: its exit status (negative: the signal), its output, the seconds it took."""
 
     argv: tuple[str, ...]
+    """Without secrets."""
     code: int
     stdout: str
     stderr: str
+    """Without secrets; the last 8 MiB at most."""
     seconds: float
 
 
@@ -56,12 +61,10 @@ class Run(Protocol):
 
 
 class Runner:
-    """Runs programs, and stops those that run when the user interrupts."""
+    """Runs programs, and stops those that run when the user interrupts; may be used from several threads."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = dict(environment)
-        self._live: set[subprocess.Popen[bytes]] = set()
-        self._lock = threading.Lock()
         self._stopped_by: int | None = None
 
     def __call__(
@@ -78,59 +81,40 @@ class Runner:
     ) -> Completed:
         """Run `argv` to its end, `timeout` seconds at most, with `env` added to the environment.
 
-        `on_line` gets each line of stderr as it comes; `log` keeps all of stderr. With `check`, an exit status other
-        than 0 raises `ToolFailed` with the end of stderr. Raises `ToolUnfit` when the program cannot be started,
-        `Temporary` on a timeout, `Interrupted` or `Terminated` when the run was stopped.
+        `on_line` gets each line of stderr as it comes, in another thread; `log` keeps all of stderr. With `check`, an
+        exit status other than 0 raises `ToolFailed` with the end of stderr. Raises `ToolUnfit` when the program cannot
+        be started, `ToolFailed` when it writes more than 256 MiB to stdout, `Temporary` on a timeout and where the
+        machine is short of something, `Interrupted` or `Terminated` when the run was stopped.
         """
+        self._raise_if_stopped()
         words = tuple(str(word) for word in argv)
+        shown = tuple(redact(word, secrets) for word in words)
+        hearing = Hearing(secrets=secrets, on_line=on_line, log=log)
+        given_up: list[bool] = []
+
+        def work() -> Ended:
+            if given_up:
+                raise Interrupted("interrupted before the start")
+            process = _start(words, shown[0], cwd=cwd, environment={**self._environment, **(env or {})}, piped=stdin is not None)
+            unwanted = lambda: bool(given_up) or self._stopped_by is not None  # noqa: E731
+            return Conversation(process, hearing, stdin=stdin, timeout=timeout, unwanted=unwanted).hold()
+
         started = time.monotonic()
-        process = self._start(words, cwd=cwd, env=env, piped=stdin is not None)
-        try:
-            out, err, timed_out = _communicate(process, stdin, timeout, secrets, on_line, log)
-        finally:
-            if process.poll() is None:
-                _stop(process, signal.SIGINT)
-            with self._lock:
-                self._live.discard(process)
+        ended = _in_a_thread(work, lambda: given_up.append(True))
         self._raise_if_stopped()
         done = Completed(
-            argv=words,
-            code=process.returncode,
-            stdout=out,
-            stderr=err,
+            argv=shown,
+            code=ended.code,
+            stdout=ended.stdout.decode(errors="replace"),
+            stderr=ended.stderr,
             seconds=time.monotonic() - started,
         )
-        if timed_out:
-            raise Temporary(f"`{_shown(words, secrets)}` did not end within {timeout:.0f} s\n{_tail(err)}")
-        if check and done.code != 0:
-            raise ToolFailed(f"`{_shown(words, secrets)}` failed with exit status {done.code}\n{_tail(err)}")
+        _raise_if_failed(done, ended, timeout, check)
         return done
 
     def stop(self, signum: int) -> None:
-        """Interrupt all that runs, and refuse to start more; safe in a signal handler. Escalation runs in threads."""
+        """Interrupt all that runs, and refuse to start more; safe in a signal handler, does not wait."""
         self._stopped_by = signum
-        for process in tuple(self._live):
-            threading.Thread(target=_stop, args=(process, signal.SIGINT), daemon=True).start()
-
-    def _start(
-        self, words: tuple[str, ...], *, cwd: Path | None, env: Mapping[str, str] | None, piped: bool
-    ) -> subprocess.Popen[bytes]:
-        self._raise_if_stopped()
-        try:
-            process = subprocess.Popen(
-                words,
-                cwd=cwd,
-                env={**self._environment, **(env or {})},
-                stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise ToolUnfit(f"`{words[0]}` cannot be started: {error.strerror}", hint="`pipeline doctor` checks all tools") from error
-        with self._lock:
-            self._live.add(process)
-        return process
 
     def _raise_if_stopped(self) -> None:
         if self._stopped_by == signal.SIGTERM:
@@ -140,111 +124,130 @@ class Runner:
 
 
 def spawn(*argv: str | Path, log: Path, env: Mapping[str, str]) -> int:
-    """Start a service that outlives this process, its output appended to `log`; returns its process id."""
+    """Start a service that outlives this process, its output appended to `log`; returns its process id.
+
+    Raises `ToolUnfit` when it cannot be started.
+    """
+    words = tuple(str(word) for word in argv)
     with log.open("ab") as output:
-        process = subprocess.Popen(
-            [str(word) for word in argv],
-            env=dict(env),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            cwd="/",
-        )
+        try:
+            process = subprocess.Popen(
+                words,
+                env=dict(env),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd="/",
+            )
+        except OSError as error:
+            raise _not_started(words[0], error) from error
+    threading.Thread(target=process.wait, daemon=True).start()
     return process.pid
 
 
-def replace(argv: tuple[str, ...], env: Mapping[str, str]) -> None:
-    """Become the program `argv` (an interactive `docker run`); does not return."""
-    os.execvpe(argv[0], argv, dict(env))
-
-
-def redact(text: str, secrets: Collection[str]) -> str:
-    """`text` with every secret replaced by `***`."""
-    for secret in sorted(filter(None, secrets), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _communicate(
-    process: subprocess.Popen[bytes],
-    stdin: bytes | None,
-    timeout: float,
-    secrets: Collection[str],
-    on_line: Callable[[str], None] | None,
-    log: Path | None,
-) -> tuple[str, str, bool]:
-    assert process.stdout is not None and process.stderr is not None
-    out: list[bytes] = []
-    err: deque[str] = deque(maxlen=2000)
-    readers = [
-        threading.Thread(target=_collect, args=(process, process.stdout, out), daemon=True),
-        threading.Thread(target=_follow, args=(process.stderr, err, secrets, on_line, log), daemon=True),
-    ]
-    for reader in readers:
-        reader.start()
-    if stdin is not None:
-        threading.Thread(target=_feed, args=(process, stdin), daemon=True).start()
-    timed_out = False
+def replace(argv: tuple[str, ...], env: Mapping[str, str]) -> NoReturn:
+    """Become the program `argv` (an interactive `docker run`); raises `ToolUnfit` when that cannot be started."""
+    sys.stdout.flush()
+    sys.stderr.flush()
     try:
-        process.wait(timeout)
-    except subprocess.TimeoutExpired:
-        timed_out = True
-        _stop(process, signal.SIGINT)
-    for reader in readers:
-        reader.join(GRACE)
-    return b"".join(out).decode(errors="replace"), "\n".join(err), timed_out
+        os.execvpe(argv[0], argv, dict(env))
+    except OSError as error:
+        raise _not_started(argv[0], error) from error
 
 
-def _collect(process: subprocess.Popen[bytes], stream: IO[bytes], into: list[bytes]) -> None:
-    size = 0
-    while chunk := stream.read1(2**16):  # type: ignore[attr-defined]
-        size += len(chunk)
-        if size > OUTPUT_LIMIT:
-            _signal_group(process, signal.SIGKILL)
-            return
-        into.append(chunk)
+def _in_a_thread(work: Callable[[], Ended], give_up: Callable[[], None]) -> Ended:
+    """The result of `work`; when an exception breaks the waiting (a signal handler's), `work` ends first.
+
+    An exception may come between any two steps of the main thread. The waiting therefore holds no lock that the thread
+    needs, unlike that of `threading.Thread` and `Future`, and a second start finds nothing to do.
+    """
+    waiting: list[Callable[[], Ended]] = [work]
+    results: list[Ended | BaseException] = []
+    bell = threading.Lock()
+    bell.acquire()
+
+    def fulfil() -> None:
+        with suppress(IndexError):
+            mine = waiting.pop()
+            try:
+                results.append(mine())
+            except BaseException as error:  # noqa: BLE001 - raised by the caller
+                results.append(error)
+            bell.release()
+
+    broken = _wait_for(results, fulfil, bell, give_up)
+    if broken is not None:
+        raise broken
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return results[0]
 
 
-def _follow(
-    stream: IO[bytes],
-    into: deque[str],
-    secrets: Collection[str],
-    on_line: Callable[[str], None] | None,
-    log: Path | None,
-) -> None:
-    with log.open("a", encoding="utf-8") if log else open(os.devnull, "w", encoding="utf-8") as kept:
-        for raw in stream:
-            line = redact(raw.decode(errors="replace").rstrip("\r\n"), secrets)
-            kept.write(line + "\n")
-            into.append(line)
-            if on_line:
-                on_line(line)
+def _wait_for(
+    results: list[Ended | BaseException], fulfil: Callable[[], None], bell: threading.Lock, give_up: Callable[[], None]
+) -> BaseException | None:
+    """Start `fulfil` in a thread and wait for its result; returns the exception that broke the waiting."""
+    broken: BaseException | None = None
+    started = False
+    while not results:
+        try:
+            if not started:
+                _thread.start_new_thread(fulfil, ())
+                started = True
+            bell.acquire(timeout=1.0)
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            broken = broken or error
+            if not started and isinstance(error, RuntimeError):
+                return Temporary(f"no thread can be started: {error}")
+            give_up()
+    return broken
 
 
-def _feed(process: subprocess.Popen[bytes], data: bytes) -> None:
-    assert process.stdin is not None
-    with suppress(BrokenPipeError), process.stdin as pipe:
-        pipe.write(data)
+def _start(
+    words: tuple[str, ...], shown: str, *, cwd: Path | None, environment: Mapping[str, str], piped: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            words,
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+        )
+    except OSError as error:
+        where = f" in `{cwd}`" if cwd and str(error.filename) == str(cwd) else ""
+        raise _not_started(shown, error, where) from error
 
 
-def _stop(process: subprocess.Popen[bytes], first: signal.Signals) -> None:
-    for signum in (first, signal.SIGTERM, signal.SIGKILL):
-        _signal_group(process, signum)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE)
-            break
-    _signal_group(process, signal.SIGKILL)
+def _not_started(program: str, error: OSError, where: str = "") -> PipelineError:
+    message = f"`{program}` cannot be started{where}: {error.strerror}"
+    if error.errno in SHORT_OF:
+        return Temporary(message)
+    return ToolUnfit(message, hint="`pipeline doctor` checks all tools")
 
 
-def _signal_group(process: subprocess.Popen[bytes], signum: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signum)
+def _raise_if_failed(done: Completed, ended: Ended, timeout: float, check: bool) -> None:
+    shown, end = shlex.join(done.argv), _tail(done.stderr)
+    if ended.fault is not None:
+        raise ended.fault
+    if ended.timed_out:
+        raise Temporary(f"`{shown}` did not end within {timeout:g} s{end}")
+    if check and done.code != 0:
+        raise ToolFailed(f"`{shown}` {_ending(done.code)}{end}")
 
 
-def _shown(words: tuple[str, ...], secrets: Collection[str]) -> str:
-    return redact(shlex.join(words), secrets)
+def _ending(code: int) -> str:
+    if code > 0:
+        return f"failed with exit status {code}"
+    try:
+        return f"was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was ended by signal {-code}"
 
 
 def _tail(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines()[-TAIL_LINES:])
+    return "".join(f"\n  {line}" for line in text.splitlines()[-TAIL_LINES:])

@@ -1,0 +1,346 @@
+"""Programs run to their end, are stopped with all that they started, and tell no secrets; on real processes."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from pipeline import conversation, redaction
+from pipeline.command import Runner, replace, spawn
+from pipeline.errors import Interrupted, Temporary, Terminated, ToolFailed, ToolUnfit
+from pipeline.redaction import Lines, redact
+
+PYTHON = sys.executable
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "GRACE", 0.25)
+    monkeypatch.setattr(conversation, "LINGER", 0.1)
+    monkeypatch.setattr(conversation, "TICK", 0.01)
+
+
+@pytest.fixture(autouse=True)
+def _no_child_is_left() -> Iterator[None]:
+    yield
+    deadline = time.monotonic() + 2
+    while threading.active_count() > 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.fixture
+def run() -> Runner:
+    return Runner(os.environ)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def pid_in(path: Path) -> int:
+    deadline = time.monotonic() + 5
+    while not (path.is_file() and path.read_text().strip()):
+        assert time.monotonic() < deadline, "the program did not start"
+        time.sleep(0.005)
+    return int(path.read_text())
+
+
+def gone(pid: int) -> bool:
+    deadline = time.monotonic() + 3
+    while lives(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not lives(pid)
+
+
+def test_output_status_and_words_are_told(run: Runner) -> None:
+    done = run("sh", "-c", "echo out; echo err >&2; exit 3", timeout=10, check=False)
+    assert (done.code, done.stdout, done.stderr) == (3, "out\n", "err")
+    assert done.argv[:2] == ("sh", "-c")
+    assert 0 < done.seconds < 10
+
+
+def test_the_environment_is_the_runners_and_more(tmp_path: Path) -> None:
+    run = Runner({"A": "1", "B": "1", "PATH": os.environ["PATH"]})
+    assert run("sh", "-c", "echo $A$B$C; pwd", timeout=10, env={"B": "2", "C": "3"}, cwd=tmp_path).stdout == f"123\n{tmp_path}\n"
+
+
+def test_much_input_and_output_at_once_does_not_block(run: Runner) -> None:
+    data = os.urandom(3 * 2**20).hex().encode()
+    assert run("sh", "-c", "tee /dev/stderr", timeout=20, stdin=data).stdout == data.decode()
+
+
+def test_input_that_nobody_reads_is_no_fault(run: Runner) -> None:
+    assert run("true", timeout=10, stdin=b"x" * 2**20).code == 0
+    assert run("cat", timeout=10, stdin=b"").stdout == ""
+    assert run("cat", timeout=10).stdout == ""
+
+
+def test_a_failure_repeats_the_end_of_stderr(run: Runner) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        run("sh", "-c", "seq 100 >&2; exit 7", timeout=10)
+    assert "failed with exit status 7" in caught.value.message
+    assert caught.value.message.endswith("  99\n  100")
+    assert "\n  60\n" not in caught.value.message
+
+
+def test_a_program_that_a_signal_ended_is_told_as_such(run: Runner) -> None:
+    with pytest.raises(ToolFailed, match="was ended by SIGKILL"):
+        run("sh", "-c", "kill -9 $$", timeout=10)
+
+
+def test_what_cannot_be_started_is_unfit(run: Runner, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("not executable")
+    with pytest.raises(ToolUnfit, match="`no-such-program` cannot be started: No such file"):
+        run("no-such-program", timeout=10)
+    with pytest.raises(ToolUnfit, match="Permission denied"):
+        run(plain, timeout=10)
+    with pytest.raises(ToolUnfit, match=r"`true` cannot be started in `.*nowhere`"):
+        run("true", timeout=10, cwd=tmp_path / "nowhere")
+
+
+def test_a_machine_that_is_short_of_processes_is_temporary(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(Temporary, match="Resource temporarily unavailable"):
+        run("true", timeout=10)
+
+
+def test_a_timeout_is_temporary_and_leaves_nothing(run: Runner, tmp_path: Path) -> None:
+    with pytest.raises(Temporary, match=r"did not end within 0\.2 s\n  working"):
+        run("sh", "-c", f"echo working >&2; sleep 60 & echo $! > {tmp_path}/pid; wait", timeout=0.2, check=False)
+    assert gone(pid_in(tmp_path / "pid"))
+
+
+def test_an_interrupt_reaches_grandchildren_first_as_an_interrupt(run: Runner, tmp_path: Path) -> None:
+    grandchild = f"""
+import signal, sys, time, pathlib
+signal.signal(signal.SIGINT, lambda *_: (pathlib.Path({str(tmp_path / "said")!r}).write_text("SIGINT"), sys.exit()))
+pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(__import__("os").getpid()))
+time.sleep(60)
+"""
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            run("sh", "-c", f"('{PYTHON}' -c \"$0\"); :", grandchild, timeout=60)
+        except Interrupted as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    pid = pid_in(tmp_path / "pid")
+    run.stop(signal.SIGINT)
+    thread.join(5)
+    assert caught
+    assert (tmp_path / "said").read_text() == "SIGINT"
+    assert gone(pid)
+
+
+def test_who_ignores_interrupt_and_terminate_is_killed(run: Runner, tmp_path: Path) -> None:
+    stubborn = f"""
+import signal, time, os, pathlib
+for each in (signal.SIGINT, signal.SIGTERM): signal.signal(each, signal.SIG_IGN)
+if os.fork() == 0: pathlib.Path({str(tmp_path / "pid")!r}).write_text(str(os.getpid()))
+time.sleep(60)
+"""
+    started = time.monotonic()
+    with pytest.raises(Temporary):
+        run(PYTHON, "-c", stubborn, timeout=0.3)
+    assert 0.3 + 2 * 0.25 <= time.monotonic() - started < 4.0
+    assert gone(pid_in(tmp_path / "pid"))
+
+
+def test_a_grandchild_that_cleans_up_is_given_the_time(run: Runner, tmp_path: Path) -> None:
+    slow = f"trap 'sleep 0.15; echo clean > {tmp_path}/said; exit' INT; while :; do sleep 0.02; done"
+    with pytest.raises(Temporary):
+        run(PYTHON, "-c", f"import subprocess, time; subprocess.Popen(['sh', '-c', {slow!r}]); time.sleep(60)", timeout=0.4)
+    assert (tmp_path / "said").read_text() == "clean\n"
+
+
+def test_what_is_said_while_it_is_stopped_is_heard(run: Runner) -> None:
+    lines: list[str] = []
+    script = "trap 'seq 20000 >&2; exit' INT; echo ready >&2; while :; do sleep 0.02; done"
+    with pytest.raises(Temporary):
+        run("sh", "-c", script, timeout=0.3, on_line=lines.append)
+    assert (lines[0], lines[-1]) == ("ready", "20000")
+
+
+def test_a_grandchild_that_keeps_the_output_open_holds_nobody_up(run: Runner) -> None:
+    started = time.monotonic()
+    done = run("sh", "-c", "sleep 5 & echo $!", timeout=10)
+    try:
+        assert time.monotonic() - started < 2
+        assert lives(int(done.stdout)), "a program that succeeded may leave a service behind"
+    finally:
+        os.kill(int(done.stdout), signal.SIGKILL)
+
+
+def test_a_stopped_runner_starts_nothing(run: Runner, tmp_path: Path) -> None:
+    run.stop(signal.SIGTERM)
+    with pytest.raises(Terminated):
+        run("touch", tmp_path / "started", timeout=10)
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_signal_handler_stops_the_programs_of_all_threads(run: Runner, tmp_path: Path) -> None:
+    caught: list[type[BaseException]] = []
+
+    def handler(signum: int, _: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, lambda *_: None)
+        run.stop(signum)
+        raise Interrupted("by the handler")
+
+    def work(number: int) -> None:
+        try:
+            run("sh", "-c", f"echo $$ > {tmp_path}/{number}; exec sleep 60", timeout=60)
+        except Interrupted as error:
+            caught.append(type(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        for thread in threads:
+            thread.start()
+        pids = [pid_in(tmp_path / str(number)) for number in range(3)]
+        timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        with pytest.raises(Interrupted, match="by the handler"):
+            run("sleep", "60", timeout=60)
+        for thread in (*threads, timer):
+            thread.join(5)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert caught == [Interrupted] * 3
+    assert all(map(gone, pids))
+
+
+def test_a_signal_at_any_moment_of_a_start_leaves_no_child(tmp_path: Path) -> None:
+    def handler(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for _ in range(20):
+            with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+                signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-5, 8e-3))
+                Runner(os.environ)("sleep", "60", timeout=60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_stderr_is_followed_and_kept_in_the_log(run: Runner, tmp_path: Path) -> None:
+    lines: list[str] = []
+    log = tmp_path / "log"
+    for word in ("one", "two"):
+        run("sh", "-c", f"printf '{word}\\r\\n50%%\\r100%%\\nlast' >&2", timeout=10, on_line=lines.append, log=log)
+    assert lines == ["one", "50%", "100%", "last", "two", "50%", "100%", "last"]
+    assert log.read_text() == "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("log", ["/dev/full", "/nowhere/log"])
+def test_a_log_that_cannot_be_written_is_told(run: Runner, log: str) -> None:
+    with pytest.raises(Temporary, match=f"`{log}` cannot be written"):
+        run("sh", "-c", "echo x >&2; exec sleep 60", timeout=60, log=Path(log))
+
+
+def test_a_fault_of_the_listener_ends_the_program_and_is_raised(run: Runner) -> None:
+    def listen(line: str) -> None:
+        raise LookupError(line)
+
+    with pytest.raises(LookupError, match="hello"):
+        run("sh", "-c", "echo hello >&2; exec sleep 60", timeout=60, on_line=listen)
+
+
+def test_too_much_output_is_an_error_and_never_cut(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "OUTPUT_LIMIT", 2**20)
+    with pytest.raises(ToolFailed, match="more than 1 MiB"):
+        run("cat", "/dev/zero", timeout=60, check=False)
+
+
+def test_much_stderr_is_kept_from_its_end(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ERROR_LIMIT", 100)
+    assert run("sh", "-c", "seq 1000 >&2", timeout=10).stderr.splitlines()[-1] == "1000"
+
+
+def test_no_file_stays_open(run: Runner, tmp_path: Path) -> None:
+    run("true", timeout=10)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(3):
+        run("cat", timeout=10, stdin=b"x", log=tmp_path / "log")
+        run("sh", "-c", "sleep 0.3 &", timeout=10)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_secrets_are_nowhere(run: Runner, tmp_path: Path) -> None:
+    secret, lines = 'it\'s a "secret" & <more>', []
+    script = 'printf "%s\\n" "$0" >&2; exit 1'
+    with pytest.raises(ToolFailed) as caught:
+        run("sh", "-c", script, secret, timeout=10, secrets=["", secret], on_line=lines.append, log=tmp_path / "log")
+    assert lines == ["***"]
+    for text in (caught.value.message, (tmp_path / "log").read_text()):
+        assert "secret" not in text
+        assert "***" in text
+    done = run("sh", "-c", script, secret, timeout=10, secrets=[secret], check=False)
+    assert "secret" not in done.stderr + "".join(done.argv)
+    with pytest.raises(ToolUnfit) as unfit:
+        run("/nowhere/secret", timeout=10, secrets=["secret"])
+    assert "secret" not in unfit.value.message
+
+
+@pytest.mark.parametrize("text", ['p&"ss/ö', "p%26%22ss%2F%C3%B6", 'p&\\"ss/\\u00f6', 'p\\u0026\\"ss/ö', 'x p&"ss/ö y p&"ss/ö'])
+def test_a_secret_is_found_as_urls_and_json_write_it(text: str) -> None:
+    assert redact(text, ['p&"ss/ö']).replace("***", "").strip("x y") == ""
+
+
+def test_every_line_of_a_secret_is_one() -> None:
+    assert redact("a KEY-TWO b", ["KEY-ONE\nKEY-TWO\n"]) == "a *** b"
+    assert redact("abc", ["ab", "abc", ""]) == "***"
+
+
+def test_a_long_line_is_cut_behind_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "LINE_LIMIT", 10)
+    lines = Lines(["secret"])
+    assert list(lines.feed(b"1234567sec")) + list(lines.feed(b"ret" + b"x" * 50 + b"\nnext\n")) == ["1234567***…", "next"]
+
+
+def test_a_service_outlives_its_starter_and_is_reaped(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("before\n")
+    pid = spawn("sh", "-c", "echo $X; pwd; exec sleep 60", log=log, env={"X": "hello", "PATH": os.environ["PATH"]})
+    try:
+        assert os.getpgid(pid) == pid
+        deadline = time.monotonic() + 5
+        while log.read_text() != "before\nhello\n/\n" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert log.read_text() == "before\nhello\n/\n"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert gone(pid)
+
+
+def test_a_service_that_cannot_be_started_is_unfit(tmp_path: Path) -> None:
+    with pytest.raises(ToolUnfit, match="no-such-service"):
+        spawn("no-such-service", log=tmp_path / "log", env={})
+
+
+def test_replace_becomes_the_program_or_says_why_not() -> None:
+    code = "from pipeline.command import replace; print('first'); replace(('/bin/sh', '-c', 'echo $X'), {'X': '1'})"
+    assert subprocess.run([PYTHON, "-c", code], capture_output=True, text=True, check=True).stdout == "first\n1\n"
+    with pytest.raises(ToolUnfit, match="no-such-program"):
+        replace(("no-such-program",), os.environ)
