@@ -33,7 +33,7 @@ def get(client: requests.Session, url: str) -> bytes:
         try:
             return answer.content
         except requests.RequestException as error:
-            raise Temporary(f"`{shown(url)}` broke off: {error}") from error
+            raise Temporary(f"`{shown(url)}` broke off: {_reason(error)}") from error
 
 
 def download(client: requests.Session, url: str, path: Path, size: int, sha256: str, task: Task | None = None) -> bool:
@@ -43,7 +43,7 @@ def download(client: requests.Session, url: str, path: Path, size: int, sha256: 
             return _download(client, url, path, size, sha256, task)
         except requests.RequestException as error:
             if attempt == ATTEMPTS:
-                raise Temporary(f"`{shown(url)}` broke off: {error}") from error
+                raise Temporary(f"`{shown(url)}` broke off: {_reason(error)}") from error
         except OSError as error:
             raise Temporary(f"`{path}` cannot be written: {error.strerror}", hint="is the disk full?") from error
     raise AssertionError
@@ -53,9 +53,14 @@ def opened(client: requests.Session, url: str) -> requests.Response:
     """An answer whose body is still to be read: 200, or one of `GONE`."""
     try:
         answer = client.get(url, stream=True, timeout=(CONNECT_SECONDS, READ_SECONDS))
+    except requests.exceptions.SSLError as error:
+        raise ToolFailed(
+            f"the certificate of `{shown(url)}` is not accepted: {_reason(error)}",
+            hint="add its authority to the ones that this machine trusts, or name a bundle in `SSL_CERT_FILE`",
+        ) from error
     except requests.RequestException as error:
         raise Temporary(
-            f"`{shown(url)}` cannot be reached: {error}", hint=f"a mirror can be named in `{names.ENV_DEBIAN_MIRROR}`"
+            f"`{shown(url)}` cannot be reached: {_reason(error)}", hint=f"a mirror can be named in `{names.ENV_DEBIAN_MIRROR}`"
         ) from error
     if answer.status_code >= 500 or answer.status_code == 429:
         answer.close()
@@ -70,7 +75,7 @@ def session(certificates: Path | None, *, retries: int = 4, parallel: int = 1) -
     """A session that trusts `certificates`, the library's own authorities when None, and tries again what may pass."""
     made = requests.Session()
     made.verify = str(certificates) if certificates else True
-    policy = Retry(retries, connect=min(retries, 2), backoff_factor=0.3, status_forcelist=RETRIED, raise_on_status=False)
+    policy = Retry(retries, connect=min(retries, 2), other=0, backoff_factor=0.3, status_forcelist=RETRIED, raise_on_status=False)
     for scheme in ("https://", "http://"):
         made.mount(scheme, HTTPAdapter(pool_maxsize=parallel, max_retries=policy))
     return made
@@ -88,6 +93,12 @@ def shown(url: str) -> str:
     """`url` without user and password."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def _reason(error: requests.RequestException) -> str:
+    """What is at the bottom of an error that urllib3 and requests have wrapped."""
+    inner = error.args[0] if error.args else error
+    return str(getattr(inner, "reason", None) or inner)
 
 
 def _download(client: requests.Session, url: str, path: Path, size: int, sha256: str, task: Task | None) -> bool:

@@ -161,6 +161,14 @@ def test_a_mirror_that_cannot_be_reached_is_temporary_and_its_password_is_not_to
     with pytest.raises(Temporary, match="cannot be reached") as caught:
         debian.solve("stable", [], architecture="amd64", mirror=mirror, cache=tmp_path, now=NOW, story=Silent())
     assert "secret" not in str(caught.value)
+    assert "Max retries" not in str(caught.value)
+
+
+def test_a_certificate_that_is_not_accepted_is_told_with_the_remedy(archive: Archive, tmp_path: Path) -> None:
+    mirror = Mirror(root=archive.root.replace("http:", "https:"))
+    with pytest.raises(ToolFailed, match=r"certificate of `https://.*` is not accepted") as caught:
+        debian.solve("stable", [], architecture="amd64", mirror=mirror, cache=tmp_path, now=NOW, story=Silent())
+    assert "SSL_CERT_FILE" in caught.value.hint
 
 
 def test_an_overlay_is_solved_from_what_there_is_now_and_named_after_the_committed_lock(archive: Archive, tmp_path: Path) -> None:
