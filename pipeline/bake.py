@@ -168,7 +168,8 @@ def _cache(target: Target, at: Tagged) -> str:
 
 
 def _compression(target: Target) -> dict[str, str]:
-    return {"compression": "zstd", "compression-level": str(target.compression_level)}
+    """Forced, or BuildKit takes what blobs its cache happens to hold of a layer, of whatever kind, and the digest with them."""
+    return {"compression": "zstd", "compression-level": str(target.compression_level), "force-compression": "true"}
 
 
 def _fields(**values: str) -> str:
@@ -190,12 +191,21 @@ def _escaped(value: Any) -> Any:
 def _baked(metadata: Path, name: str, executed: int) -> Baked:
     try:
         made = json.loads(metadata.read_bytes())[name]
-        found = (made.get("buildx.build.provenance") or {}).get("materials") or ()
-        return Baked(
-            digest=Digest(made["containerimage.digest"]), materials=tuple(_material(item) for item in found), executed=executed
-        )
+        if "buildx.build.provenance" not in made:
+            raise ToolUnfit(
+                "buildx does not tell what BuildKit resolved", hint="use buildx 0.14 or newer, and BuildKit 0.13 or newer"
+            )
+        materials = tuple(_material(item) for item in _resolved(made["buildx.build.provenance"]))
+        return Baked(digest=Digest(made["containerimage.digest"]), materials=materials, executed=executed)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, InputError) as error:
         raise ToolFailed(f"buildx left no readable record of `{name}`: {error!r}") from error
+
+
+def _resolved(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What a provenance in SLSA's format 1, or 0.2, lists as its sources."""
+    if "buildDefinition" in provenance:
+        provenance = {"materials": provenance["buildDefinition"].get("resolvedDependencies")}
+    return provenance.get("materials") or ()
 
 
 def _material(data: Mapping[str, Any]) -> Material:

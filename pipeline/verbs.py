@@ -147,7 +147,8 @@ def _build(call: Call) -> int:
         now=call.now,
         run_id=call.run_id,
     )
-    results = build.build(lambda: _survey(call, catalog, rebuild=call.arguments.rebuild), shop, twice=call.arguments.twice)
+    twice = call.arguments.twice
+    results = build.build(lambda: _survey(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
     _report(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
     return worst([result.exit_code for result in results])

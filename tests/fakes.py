@@ -60,6 +60,7 @@ class FakeRegistry:
         platform: str = "linux/amd64",
         tag: str = "",
         rewritten: bool = False,
+        kind: str = "application/vnd.oci.image.layer.v1.tar+zstd",
     ) -> Pinned:
         """An image whose diff-ids are the digests of its layers' bytes."""
         system, _, machine = platform.partition("/")
@@ -76,7 +77,7 @@ class FakeRegistry:
             "schemaVersion": 2,
             "mediaType": OCI_MANIFEST,
             "config": self.put_blob(json.dumps(config).encode()),
-            "layers": [self.put_blob(layer) | note for layer in layers],
+            "layers": [self.put_blob(layer) | {"mediaType": kind} | note for layer in layers],
         }
         return self.put_manifest(repository, manifest, tag)
 
@@ -199,9 +200,8 @@ class FakeBuildx:
                     on_line(line)
             return 1
         image = self._push(name, wanted)
-        made = {"containerimage.digest": str(image.digest)}
-        if name in self.materials:
-            made["buildx.build.provenance"] = {"materials": self.materials[name]}  # type: ignore[assignment]
+        provenance = {"materials": self.materials.get(name)}
+        made = {"containerimage.digest": str(image.digest), "buildx.build.provenance": provenance}
         Path(words[words.index("--metadata-file") + 1]).write_text(json.dumps({name: made}))
         return 0
 

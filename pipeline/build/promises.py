@@ -58,6 +58,8 @@ def _layers(image: Image, target: Target, parent: Image | None) -> Iterator[str]
     if image.config.diff_ids[: len(inherited)] != inherited:
         yield "its first layers are not its parent's"
     own: tuple[Descriptor, ...] = image.manifest.layers[len(inherited) :]
+    if other := {layer.media_type for layer in image.manifest.layers if not layer.media_type.endswith("+zstd")}:
+        yield f"it has layers of `{'`, `'.join(sorted(other))}`, not compressed by zstd"
     stamps = {layer.annotations.get(REWRITTEN) for layer in own}
     if target.rewrite_timestamp and stamps - {str(target.epoch)}:
         yield "the builder did not clamp the times of its layers"

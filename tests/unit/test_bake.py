@@ -41,7 +41,7 @@ def target(*, links: bool = True, fresh: bool = False, context: str = "/work/app
 
 def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
     cache = "ref=localhost:5601/candidates/family:buildcache-v1.0-app-zstd7"
-    zstd = "compression=zstd,compression-level=7"
+    zstd = "compression=zstd,compression-level=7,force-compression=true"
     assert definition([target()], AROUND) == {
         "group": {"default": {"targets": ["app"]}},
         "target": {
@@ -144,13 +144,31 @@ def test_buildx_is_told_the_builder_and_to_add_nothing(tmp_path: Path) -> None:
     assert run.env[INDEX_URL] == AROUND.index_url
 
 
+NOTHING = '"buildx.build.provenance": {}'
+
+
 @pytest.mark.parametrize(
     "metadata",
-    [None, "{}", "not json", '{"app": {}}', '{"app": {"containerimage.digest": 3}}', '{"app": {"containerimage.digest": "x"}}'],
+    [None, "{}", "not json", '{"app": 3}']
+    + [f'{{"app": {{{NOTHING}{more}}}}}' for more in ("", ', "containerimage.digest": 3', ', "containerimage.digest": "x"')],
 )
 def test_a_record_that_lacks_the_digest_is_an_error(tmp_path: Path, metadata: str | None) -> None:
     with pytest.raises(ToolFailed, match="no readable record"):
         baked(Recorded("", code=0, metadata=metadata), tmp_path)
+
+
+def test_a_buildx_that_does_not_tell_what_was_resolved_is_unfit(tmp_path: Path) -> None:
+    record = f'{{"app": {{"containerimage.digest": "{PARENT}"}}}}'
+    with pytest.raises(ToolUnfit, match="what BuildKit resolved"):
+        baked(Recorded("", code=0, metadata=record), tmp_path)
+
+
+def test_sources_are_read_from_the_newer_format_of_provenance_too(tmp_path: Path) -> None:
+    source = f'{{"uri": "pkg:docker/debian@12", "digest": {{"sha256": "{"1" * 64}"}}}}'
+    provenance = f'{{"buildDefinition": {{"resolvedDependencies": [{source}]}}}}'
+    record = f'{{"app": {{"containerimage.digest": "{PARENT}", "buildx.build.provenance": {provenance}}}}}'
+    (material,) = baked(Recorded("", code=0, metadata=record), tmp_path).materials
+    assert (material.uri, material.pinned) == ("pkg:docker/debian@12", False)
 
 
 def test_a_failed_step_is_the_tools_failure_with_its_last_lines(tmp_path: Path) -> None:

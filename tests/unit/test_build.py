@@ -193,6 +193,7 @@ def test_the_last_descendant_is_told_who_failed(family: Family) -> None:
         ({"platform": "linux/arm64"}, "it is for `linux/arm64`"),
         ({"layers": (b"x", b"app")}, "first layers are not its parent's"),
         ({"labels": {}}, "lacks labels"),
+        ({"kind": "application/vnd.oci.image.layer.v1.tar"}, "not compressed by zstd"),
     ],
 )
 def test_an_image_that_is_not_what_was_asked_for_gets_no_tag(family: Family, facts: dict[str, object], complaint: str) -> None:
@@ -319,18 +320,18 @@ def test_two_runs_at_once_give_one_candidate(family: Family) -> None:
 def test_nothing_temporary_is_left(family: Family) -> None:
     family.buildx.streams = {"app": DATA / "run-fails.jsonl"}
     family.build()
-    assert list((family.settings.work / "stage").iterdir()) == []
+    assert list((family.settings.cache / "stage").iterdir()) == []
 
 
 def test_what_a_killed_run_left_is_swept(family: Family) -> None:
-    left = family.settings.work / "stage" / "127.0.0.1_1_team_family_v1.0-os-0123456789ab"
+    left = family.settings.cache / "stage" / "127.0.0.1_1_team_family_v1.0-os-0123456789ab"
     (left / "context").mkdir(parents=True)
     family.build("os")
     assert not left.exists()
 
 
 def test_what_another_run_works_on_is_not_swept(family: Family) -> None:
-    live = family.settings.work / "stage" / "x"
+    live = family.settings.cache / "stage" / "x"
     live.mkdir(parents=True)
     (family.settings.cache / "locks").mkdir(parents=True)
     with FileLock(family.settings.cache / "locks" / "x.lock"):
@@ -347,7 +348,7 @@ def test_an_interrupt_ends_the_run_and_leaves_neither_tag_nor_folder(family: Fam
     with pytest.raises(Interrupted):
         family.build()
     assert len(family.tags) == 1
-    assert list((family.settings.work / "stage").iterdir()) == []
+    assert list((family.settings.cache / "stage").iterdir()) == []
 
 
 def test_an_interrupt_reaches_an_image_that_waits_for_another_run(family: Family) -> None:

@@ -132,7 +132,7 @@ def test_an_unfit_tool_on_path_is_passed_over_for_a_fit_one_behind_it(tmp_path: 
     fit = program(tmp_path / "b", "docker-buildx", go_binary(*BUILDX))
     found = find("buildx", host=host(tmp_path / "a", tmp_path / "b"), cache=tmp_path / "c", run=Mouth(""))
     assert found.tool == toolchain.Tool("buildx", "0.38.2", fit)
-    assert found.unfit == (f"`{old}`: 0.9.1 is older than 0.13.0",)
+    assert found.unfit == (f"`{old}`: 0.9.1 is older than 0.14.0",)
 
 
 def test_a_forbidden_version_is_never_used() -> None:
@@ -193,7 +193,7 @@ def test_debian_packages_are_no_way_on_another_distribution() -> None:
 
 
 def test_a_missing_tool_names_what_is_wrong_with_those_that_are_here() -> None:
-    error = missing("buildx", toolchain.Found(None, ("`/usr/bin/buildx`: 0.9.1 is older than 0.13.0",)))
+    error = missing("buildx", toolchain.Found(None, ("`/usr/bin/buildx`: 0.9.1 is older than 0.14.0",)))
     assert isinstance(error, ToolUnfit)
     assert "0.9.1 is older" in error.message
     assert "install" in error.hint
