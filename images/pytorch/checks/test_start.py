@@ -48,7 +48,8 @@ def test_no_file_configures_nccl():
 def test_there_is_no_compiler_and_no_cache_of_one():
     programs = [f"{folder}/{name}" for folder in os.environ["PATH"].split(":") for name in ("gcc", "cc", "nvcc", "ccache")]
     assert [path for path in programs if Path(path).exists()] == []
-    assert not Path("/home/user/.cache").exists()
+    caches = ("/home/user/.cache/pip", "/home/user/.cache/uv", "/home/user/.ccache", "/var/cache/ccache")
+    assert [path for path in caches if Path(path).exists()] == []
 
 
 def test_a_shell_starts():
