@@ -27,7 +27,8 @@ def build(survey: Callable[[], Survey], shop: Workshop, *, twice: bool = False) 
     """Build what `survey` plans; one result an image, in the plan's order.
 
     `survey` is called again when a locked package is gone and an overlay lock takes its place, which changes hashes. With
-    `twice`, every image is built twice without cache and must give one digest. Raises only `Interrupted` and `Terminated`.
+    `twice`, every image is built twice without cache and must give one digest. What fails is a result; raises what `survey`
+    raises, `Interrupted` and `Terminated`.
     """
     sweep(shop)
     found, resolved = survey(), set[str]()
@@ -50,17 +51,15 @@ def _fetch(survey: Survey, shop: Workshop, resolved: set[str]) -> _Packages:
     failed: dict[str, PipelineError] = {}
     for image in _root_file_systems(survey):
         try:
-            debs[image.name] = _fetch_one(image, survey, shop)
-        except PackagesGone as gone:
-            if survey.catalog.candidate_repository.loopback and image.name not in resolved:
-                resolved.add(image.name)
-                _resolve(image, gone, survey, shop)
-                return _Packages(debs=debs, failed=failed, again=True)
-            failed[image.name] = gone
+            found = _fetch_one(image, survey, shop, resolved)
         except (Interrupted, Terminated):
             raise
         except PipelineError as error:
             failed[image.name] = error
+            continue
+        if found is None:
+            return _Packages(debs=debs, failed=failed, again=True)
+        debs[image.name] = found
     return _Packages(debs=debs, failed=failed)
 
 
@@ -69,7 +68,19 @@ def _root_file_systems(survey: Survey) -> list[Image]:
     return [image for image in images if image.rootfs]
 
 
-def _fetch_one(image: Image, survey: Survey, shop: Workshop) -> Mapping[str, Path]:
+def _fetch_one(image: Image, survey: Survey, shop: Workshop, resolved: set[str]) -> Mapping[str, Path] | None:
+    """The image's packages; None when an overlay lock has taken the place of its own."""
+    try:
+        return _download(image, survey, shop)
+    except PackagesGone as gone:
+        if not survey.catalog.candidate_repository.loopback or image.name in resolved:
+            raise
+        resolved.add(image.name)
+        _resolve(image, gone, survey, shop)
+        return None
+
+
+def _download(image: Image, survey: Survey, shop: Workshop) -> Mapping[str, Path]:
     path = context.overlay(shop.settings, survey.catalog, image) or shop.settings.images / image.name / PACKAGES_LOCK
     lock = parse_packages(path.read_text(encoding="utf-8"))
     return debian.fetch(image.name, lock, mirror=shop.mirror, cache=shop.settings.cache, story=shop.story)

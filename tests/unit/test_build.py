@@ -386,7 +386,9 @@ def test_a_full_disk_on_this_side_is_temporary(family: Family) -> None:
     assert family.build("os")["os"].exit_code == Temporary.exit_code
 
 
-def packages(family: Family, monkeypatch: pytest.MonkeyPatch, answers: list[PipelineError | None]) -> list[str]:
+def packages(
+    family: Family, monkeypatch: pytest.MonkeyPatch, answers: list[PipelineError | None], unsolved: PipelineError | None = None
+) -> list[str]:
     """A root file system whose packages are fetched with `answers`; returns what was called."""
     called: list[str] = []
     real = family.survey("os")
@@ -399,12 +401,17 @@ def packages(family: Family, monkeypatch: pytest.MonkeyPatch, answers: list[Pipe
             raise answer
         return {}
 
+    def resolve(*_: object) -> None:
+        called.append("resolve")
+        if unsolved:
+            raise unsolved
+
     def again() -> Survey:
         called.append("survey")
         return replace(real, catalog=catalog)
 
-    monkeypatch.setattr(stage_run, "_fetch_one", fetch)
-    monkeypatch.setattr(stage_run, "_resolve", lambda *_: called.append("resolve"))
+    monkeypatch.setattr(stage_run, "_download", fetch)
+    monkeypatch.setattr(stage_run, "_resolve", resolve)
     monkeypatch.setattr(stage_run, "_walk", lambda found, shop, ready, twice: called.extend(map(str, ready.failed)))
     build(again, family.shop)
     return called
@@ -418,6 +425,11 @@ def test_packages_that_are_gone_are_solved_anew_before_anything_is_built(family:
 def test_packages_that_stay_gone_fail_the_image(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     called = packages(family, monkeypatch, [PackagesGone("os", ["bash"]), PackagesGone("os", ["bash"])])
     assert called == ["survey", "fetch", "resolve", "survey", "fetch", "os"]
+
+
+def test_packages_that_cannot_be_solved_anew_fail_the_image_alone(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = packages(family, monkeypatch, [PackagesGone("os", ["bash"])], Temporary("the mirror is down"))
+    assert called == ["survey", "fetch", "resolve", "os"]
 
 
 def test_a_mirror_that_is_down_fails_the_image_alone(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
