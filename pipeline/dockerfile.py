@@ -52,6 +52,13 @@ def external_images(text: str, contexts: Collection[str], variables: Mapping[str
     return tuple(found)
 
 
+def final_base(text: str) -> tuple[str, int]:
+    """What the final image stands on, as written with variables replaced, and the line of that `FROM`."""
+    file = parse(text)
+    *_, lowest = _final(file)
+    return _value(lowest.line, lowest.base, _scope(file, {}), file.escape), lowest.line
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Around:
     """What a name in a Dockerfile can mean beside an image."""

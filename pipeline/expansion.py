@@ -30,7 +30,7 @@ def split(line: str, *, raw: bool) -> list[str]:
     words, word = [], ""
     for text, splits in _Lexer(line, escape="\\", variables=None, raw=raw).read(""):
         for character in text:
-            if not (splits and is_space(character)):
+            if not (splits and _is_space(character)):
                 word += character
             elif word:
                 words.append(word)
@@ -44,9 +44,42 @@ def quoted_words(text: str, escape: str) -> list[str]:
     return re.findall(rf"""(?s)(?:{mark}.|'[^']*(?:'|\Z)|"(?:{mark}.|[^"{mark}])*(?:"|\Z)|[^\s'"])+""", text)
 
 
-def is_space(character: str) -> bool:
+def _is_space(character: str) -> bool:
     """Whether Go's `unicode.IsSpace` holds; Python's adds the four separators of ASCII."""
     return character.isspace() and character not in "\x1c\x1d\x1e\x1f"
+
+
+def take_flags(text: str, escape: str) -> tuple[tuple[str, ...], str]:
+    """The leading `--flags` of `text` without quotes and escapes, and what follows them."""
+    flags: list[str] = []
+    rest = text.lstrip()
+    while rest.startswith("--"):
+        word, rest = _flag(rest, escape)
+        if word == "--":
+            break
+        flags.append(word)
+        rest = rest.lstrip()
+    return tuple(flags), rest.strip()
+
+
+def _flag(text: str, escape: str) -> tuple[str, str]:
+    """The first word of `text` without quotes and escapes, and what follows."""
+    word, quote, position = "", "", 0
+    while position < len(text):
+        character = text[position]
+        position += 1
+        if character == escape:
+            word += text[position : position + 1]
+            position += 1
+        elif quote:
+            word, quote = (word, "") if character == quote else (word + character, quote)
+        elif character in "'\"":
+            quote = character
+        elif _is_space(character):
+            return word, text[position:]
+        else:
+            word += character
+    return word, ""
 
 
 class _Lexer:

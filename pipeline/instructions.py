@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from pipeline.errors import DockerfileError, InputError
-from pipeline.expansion import is_space, quoted_words, split
+from pipeline.expansion import quoted_words, split, take_flags
 
 STEPS = frozenset(("ADD", "COPY", "FROM", "ONBUILD", "RUN", "WORKDIR"))
 METADATA = frozenset(
@@ -60,6 +60,14 @@ class Instruction:
         """The fields of every `--mount`, their names in lower case."""
         rows = (row for mount in self.flag("mount") for row in csv.reader([mount]))
         return tuple({key.lower(): value for key, _, value in (cell.partition("=") for cell in row)} for row in rows)
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """Names and values of `ARG`, `ENV` and `LABEL`, quotes kept; of `ENV name value` too."""
+        if self.keyword != "ARG" and "=" not in "".join(self.words[:1]):
+            name, *value = _SPACES.split(self.arguments, maxsplit=1)
+            return ((name, "".join(value)),)
+        return tuple((name, value) for name, _, value in (word.partition("=") for word in self.words))
 
     @property
     def script(self) -> str:
@@ -175,7 +183,7 @@ def _instruction(text: str, escape: str, line: int) -> Instruction:
     keyword, rest = [*_SPACES.split(text.strip(), maxsplit=1), ""][:2]
     if keyword.upper() not in STEPS | METADATA:
         raise DockerfileError(line, f"unknown instruction `{keyword}`")
-    flags, arguments = _flags(rest, escape)
+    flags, arguments = take_flags(rest, escape)
     items = _json_items(arguments, line) if keyword.upper() in _MAYBE_JSON else None
     return Instruction(
         keyword=keyword.upper(),
@@ -209,38 +217,6 @@ def _json_items(arguments: str, line: int) -> tuple[str, ...] | None:
 
 def _refuse(name: str) -> None:
     raise ValueError(name)
-
-
-def _flags(text: str, escape: str) -> tuple[tuple[str, ...], str]:
-    flags: list[str] = []
-    rest = text.lstrip()
-    while rest.startswith("--"):
-        word, rest = _flag(rest, escape)
-        if word == "--":
-            break
-        flags.append(word)
-        rest = rest.lstrip()
-    return tuple(flags), rest.strip()
-
-
-def _flag(text: str, escape: str) -> tuple[str, str]:
-    """The first word of `text` without quotes and escapes, and what follows."""
-    word, quote, position = "", "", 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character == escape:
-            word += text[position : position + 1]
-            position += 1
-        elif quote:
-            word, quote = (word, "") if character == quote else (word + character, quote)
-        elif character in "'\"":
-            quote = character
-        elif is_space(character):
-            return word, text[position:]
-        else:
-            word += character
-    return word, ""
 
 
 def _heredoc_names(instruction: Instruction, line: str) -> Iterator[tuple[str, bool]]:
