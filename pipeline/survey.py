@@ -83,11 +83,12 @@ def _existing(catalog: Catalog, hashes: Mapping[str, InputHash], registry: Candi
     repository = catalog.candidate_repository
     wanted = {catalog.candidate_tag(catalog.images[name], found.value): found.value for name, found in hashes.items()}
     there = sorted(wanted.keys() & set(registry.tags(repository)))
-    digests = in_parallel(lambda tag: _candidate(registry, repository.tag(tag), wanted[tag]), there)
+    digests = in_parallel(lambda tag: candidate(registry, repository.tag(tag), wanted[tag]), there)
     return {tag: digest for tag, digest in zip(there, digests, strict=True) if digest}
 
 
-def _candidate(registry: Candidates, tagged: Tagged, input_hash: str) -> Digest | None:
+def candidate(registry: Candidates, tagged: Tagged, input_hash: str) -> Digest | None:
+    """What the candidate tag names now, none when there is none; raises `TagConflict` when it is of other inputs."""
     digest = registry.resolve(tagged)
     if digest is None:
         return None

@@ -14,6 +14,7 @@ from pipeline.errors import CheckFailed, TagConflict, ToolFailed
 from pipeline.oci import Digest, Pinned
 from pipeline.statements import Built, built_statement
 from pipeline.story import Task
+from pipeline.survey import candidate
 
 APART = 1.1
 """Seconds between two builds that are compared: the times in layers are whole seconds."""
@@ -38,7 +39,7 @@ def build_image(job: Job) -> BuildResult:
     """Build, prove and tag the image of `job`, or reuse what another run has built meanwhile; raises `PipelineError`."""
     started = time.monotonic()
     with stage.locked(job):
-        if job.step.digest is None and (found := candidate(job)) is not None:
+        if job.step.digest is None and (found := _candidate(job)) is not None:
             return _reused(job, found, "built by another run meanwhile", time.monotonic() - started)
         with stage.folder(job) as folder, job.shop.story.task(f"building {job.image.name}") as task:
             begun = job.shop.now()
@@ -55,19 +56,9 @@ def reuse(job: Job) -> BuildResult:
     return _reused(job, job.tagged.repository.at(job.step.digest), job.step.reason, 0.0)
 
 
-def candidate(job: Job) -> Pinned | None:
-    """What the candidate tag names, None when there is none; raises `TagConflict` when it is not of these inputs."""
-    digest = job.shop.registry.resolve(job.tagged)
-    if digest is None:
-        return None
-    pinned = job.tagged.repository.at(digest)
-    label = job.shop.registry.config(pinned).labels.get(names.LABEL_INPUT_HASH)
-    if label != job.step.input_hash:
-        raise TagConflict(
-            f"`{job.tagged}` is an image of other inputs: `{label or 'no label'}`, not `{job.step.input_hash}`",
-            hint=f"raise `revision:` of `{job.image.name}` to get another tag, or delete that one",
-        )
-    return pinned
+def _candidate(job: Job) -> Pinned | None:
+    digest = candidate(job.shop.registry, job.tagged, job.step.input_hash)
+    return job.tagged.repository.at(digest) if digest else None
 
 
 def _reused(job: Job, pinned: Pinned, reason: str, seconds: float) -> BuildResult:
@@ -154,7 +145,7 @@ def _tag(job: Job, image: promises.Image, baked: Baked, begun: datetime, started
 
 def _yield_to(job: Job, digest: Digest, mine: promises.Image, started: float) -> BuildResult:
     """The tag names another digest: the loser of a race goes on with the winner's, a rebuild does not."""
-    winner = candidate(job)
+    winner = _candidate(job)
     found = "\n".join(f"  {line}" for line in promises.differences(_read(job, digest), mine))
     if winner is None or job.step.digest is not None:
         raise TagConflict(
