@@ -1,7 +1,6 @@
 """What builds and tools take over from this machine without its becoming part of an image: authorities, index, proxies."""
 
 import configparser
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,8 +54,7 @@ def _certificates(environment: Mapping[str, str]) -> Path | None:
             if not Path(chosen).is_file():
                 raise InputError(f"`{name}` names `{chosen}`, which is not a file", hint="name a PEM file, or unset the variable")
             return Path(chosen).resolve()
-    own = ssl.get_default_verify_paths().cafile
-    return next((path for path in map(Path, (*_BUNDLES, *((own,) if own else ()))) if path.is_file()), None)
+    return next((path for path in map(Path, _BUNDLES) if path.is_file()), None)
 
 
 def _configured(environment: Mapping[str, str]) -> str | None:
