@@ -45,8 +45,9 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 def _call(arguments: argparse.Namespace, environment: Mapping[str, str], runner: Runner, console: Console) -> int:
     from pipeline import verbs
+    from pipeline.call import Call
 
-    call = verbs.Call(
+    call = Call(
         arguments=arguments,
         settings=_settings(arguments, environment),
         environment=dict(environment),

@@ -1,49 +1,22 @@
 """The verbs: each puts the stages together for one call, and returns its exit code."""
 
-import argparse
-import json
 import os
 import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pipeline import context, plan
+from pipeline.call import Call, hand_out, print_json, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
-from pipeline.command import Runner
-from pipeline.console import Console
 from pipeline.errors import InputError, NothingSelected, worst
 from pipeline.registry import Registry
-from pipeline.settings import Settings
 from pipeline.survey import Survey, survey
-
-if TYPE_CHECKING:
-    from pipeline.setup import Ready
 
 if TYPE_CHECKING:
     from pipeline.check import Subject
     from pipeline.run import Chosen
-
-
-@dataclass(frozen=True, kw_only=True)
-class Call:
-    """One call of a verb, and what it works with."""
-
-    arguments: argparse.Namespace
-    settings: Settings
-    environment: Mapping[str, str]
-    run: Runner
-    console: Console
-    now: Callable[[], datetime]
-    run_id: str
-
-    @property
-    def images(self) -> Sequence[str]:
-        """The images named on the command line; all when none is."""
-        return self.arguments.images or ()
 
 
 def _setup(call: Call) -> int:
@@ -54,7 +27,7 @@ def _setup(call: Call) -> int:
         call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")
         return 0
     catalog = context.load(call.settings)
-    _ready(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint")
+    ready_for(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint")
     call.console.say(f"ready: builds write to `{catalog.candidate_repository}`")
     return 0
 
@@ -67,7 +40,7 @@ def _doctor(call: Call) -> int:
         settings=call.settings, registry_host=catalog.candidate_repository, run=call.run, environment=call.environment
     )
     if call.arguments.json:
-        _print(report.findings_json(findings))
+        print_json(report.findings_json(findings))
     else:
         call.console.show(report.findings_table(findings))
     return 4 if any(finding.state is doctor.State.FAULT for finding in findings) else 0
@@ -87,11 +60,11 @@ def _lint(call: Call) -> int:
     from pipeline.lint import lint
 
     catalog = context.load(call.settings)
-    ready = _ready(call, catalog, "hadolint")
+    ready = ready_for(call, catalog, "hadolint")
     names = plan.selected(catalog, call.images)
     findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
     if call.arguments.json:
-        _print(report.lint_json(findings))
+        print_json(report.lint_json(findings))
     for finding in findings:
         call.console.say(str(finding))
     return InputError.exit_code if any(finding.fatal for finding in findings) else 0
@@ -101,13 +74,13 @@ def _plan(call: Call) -> int:
     from pipeline import report
 
     catalog = context.load(call.settings)
-    found = _survey(call, catalog, rebuild=call.arguments.rebuild)
+    found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
     if call.arguments.bake:
         from pipeline import build, surroundings
 
-        _print(build.definition(found, call.settings, surroundings.read(call.environment)))
+        print_json(build.definition(found, call.settings, surroundings.read(call.environment)))
     elif call.arguments.json:
-        _print(report.plan_json(found.steps))
+        print_json(report.plan_json(found.steps))
     else:
         call.console.show(report.plan_table(found.steps))
     return 0
@@ -120,7 +93,7 @@ def _explain(call: Call) -> int:
     catalog = context.load(call.settings)
     explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
     if call.arguments.json:
-        _print(report.explanation_json(explanation))
+        print_json(report.explanation_json(explanation))
     else:
         call.console.show(report.explanation_table(explanation))
     return 0
@@ -132,7 +105,7 @@ def _build(call: Call) -> int:
 
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
-    ready = _ready(call, catalog, "builder", "registry")
+    ready = ready_for(call, catalog, "builder", "registry")
     if ready.builder is None:
         raise AssertionError("a builder was asked for")
     around = surroundings.read(call.environment)
@@ -148,8 +121,8 @@ def _build(call: Call) -> int:
         run_id=call.run_id,
     )
     twice = call.arguments.twice
-    results = build.build(lambda: _survey(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
-    _report(call, report.builds_json(results), report.builds_junit(results))
+    results = build.build(lambda: survey_of(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
+    hand_out(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
     return worst([result.exit_code for result in results])
 
@@ -160,9 +133,9 @@ def _test(call: Call) -> int:
 
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
-    ready = _ready(call, catalog, "registry", "engine")
-    subjects = _subjects(catalog, _survey(call, catalog), call.images)
-    engine = connect(_reaching(ready, call.environment), run=call.run_id)
+    ready = ready_for(call, catalog, "registry", "engine")
+    subjects = _subjects(catalog, survey_of(call, catalog), call.images)
+    engine = connect(reaching(ready, call.environment), run=call.run_id)
     bench = check.Bench(
         catalog=catalog,
         settings=call.settings,
@@ -177,9 +150,9 @@ def _test(call: Call) -> int:
     lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
     options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep)
     tested = check.check(subjects, options, bench)
-    _report(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
+    hand_out(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
     call.console.show(report.lanes_table(tested, subjects))
-    _summarise(call, report.lanes_markdown(tested, subjects))
+    summarise(call, report.lanes_markdown(tested, subjects))
     return check.exit_code(tested, require_gpu=arguments.require_gpu)
 
 
@@ -211,8 +184,8 @@ def _run(call: Call) -> int:
 
     catalog, text = context.load(call.settings), call.arguments.image
     elsewhere = "/" in text or "@" in text
-    ready = _ready(call, catalog, "engine", "cli", *([] if elsewhere else ["registry"]))
-    environment = _reaching(ready, call.environment)
+    ready = ready_for(call, catalog, "engine", "cli", *([] if elsewhere else ["registry"]))
+    environment = reaching(ready, call.environment)
     engine = connect(environment, run=call.run_id)
     argv = run.prepare(
         _candidate(call, catalog, text) if text in catalog.images else run.choose(text, catalog, Registry()),
@@ -248,7 +221,7 @@ def _update(call: Call) -> int:
     from pipeline.update import Desk, update
 
     catalog = context.load(call.settings, with_locks=False)
-    ready = _ready(call, catalog, "uv")
+    ready = ready_for(call, catalog, "uv")
     around = surroundings.read(call.environment)
     desk = Desk(
         settings=call.settings,
@@ -262,53 +235,10 @@ def _update(call: Call) -> int:
     )
     moved = update(call.images, desk)
     if call.arguments.json:
-        _print(report.moved_json(moved))
+        print_json(report.moved_json(moved))
     else:
         call.console.show(report.moved_table(moved))
     return 0
-
-
-def _ready(call: Call, catalog: Catalog, *needs: str) -> "Ready":
-    from pipeline.readiness import Need
-    from pipeline.setup import ensure
-
-    return ensure(
-        frozenset(map(Need, needs)),
-        settings=call.settings,
-        registry_host=catalog.candidate_repository,
-        run=call.run,
-        story=call.console,
-        environment=call.environment,
-    )
-
-
-def _survey(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
-    return survey(call.settings, catalog, Registry(), call.images, rebuild=rebuild, story=call.console)
-
-
-def _reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:
-    return {**environment, "DOCKER_HOST": ready.engine.host} if ready.engine else environment
-
-
-def _report(call: Call, data: Any, junit: str) -> None:
-    if call.arguments.json:
-        _print(data)
-    if call.arguments.junit:
-        from pipeline import records
-
-        records.write_text(call.arguments.junit, junit)
-
-
-def _summarise(call: Call, markdown: str) -> None:
-    """Add to the summary of a job in GitHub Actions."""
-    if place := call.environment.get("GITHUB_STEP_SUMMARY"):
-        with Path(place).open("a", encoding="utf-8") as summary:
-            summary.write(markdown + "\n")
-
-
-def _print(data: Any) -> None:
-    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
-    sys.stdout.write("\n")
 
 
 VERBS: Mapping[str, Callable[[Call], int]] = {

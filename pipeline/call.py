@@ -1,0 +1,86 @@
+"""One call of a verb: what it was told, and what all verbs do with that."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.catalog import Catalog
+from pipeline.command import Runner
+from pipeline.console import Console
+from pipeline.registry import Registry
+from pipeline.settings import Settings
+from pipeline.survey import Survey, survey
+
+if TYPE_CHECKING:
+    from pipeline.setup import Ready
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One call of a verb, and what it works with."""
+
+    arguments: argparse.Namespace
+    settings: Settings
+    environment: Mapping[str, str]
+    run: Runner
+    console: Console
+    now: Callable[[], datetime]
+    run_id: str
+
+    @property
+    def images(self) -> Sequence[str]:
+        """The images named on the command line; all when none is."""
+        return self.arguments.images or ()
+
+
+def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
+    """What the verb needs, found, got or started."""
+    from pipeline.readiness import Need
+    from pipeline.setup import ensure
+
+    return ensure(
+        frozenset(map(Need, needs)),
+        settings=call.settings,
+        registry_host=catalog.candidate_repository,
+        run=call.run,
+        story=call.console,
+        environment=call.environment,
+    )
+
+
+def survey_of(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
+    """The plan of the images named on the command line."""
+    return survey(call.settings, catalog, Registry(), call.images, rebuild=rebuild, story=call.console)
+
+
+def reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment with which the engine is reached."""
+    return {**environment, "DOCKER_HOST": ready.engine.host} if ready.engine else environment
+
+
+def hand_out(call: Call, data: Any, junit: str) -> None:
+    """JSON on stdout and JUnit in a file, as the command line asks."""
+    if call.arguments.json:
+        print_json(data)
+    if call.arguments.junit:
+        from pipeline import records
+
+        records.write_text(call.arguments.junit, junit)
+
+
+def summarise(call: Call, markdown: str) -> None:
+    """Add to the summary of a job in GitHub Actions."""
+    if place := call.environment.get("GITHUB_STEP_SUMMARY"):
+        with Path(place).open("a", encoding="utf-8") as summary:
+            summary.write(markdown + "\n")
+
+
+def print_json(data: Any) -> None:
+    """Data on stdout."""
+    json.dump(data, sys.stdout, indent=2, ensure_ascii=False)
+    sys.stdout.write("\n")
