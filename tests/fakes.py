@@ -102,6 +102,7 @@ def fake_registry() -> Iterator[FakeRegistry]:
 class _Handler(BaseHTTPRequestHandler):
     registry: FakeRegistry
     protocol_version = "HTTP/1.1"
+    default_request_version = "HTTP/1.1"  # so that a TLS handshake is answered in HTTP, which makes engines try plain HTTP
     wbufsize = -1  # one packet an answer, or each waits for the acknowledgement of its head
 
     def do_GET(self) -> None:

@@ -6,13 +6,17 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import zstandard
+from docker.errors import NotFound
 
+from pipeline.engine import Engine
 from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
+from pipeline.registry import Registry
 from tests.fakes import FakeRegistry
 
 LEFT_OUT = {
@@ -51,6 +55,14 @@ def push(
         "layers": [blob | {"mediaType": "application/vnd.oci.image.layer.v1.tar+zstd"} for blob in packed],
     }
     return registry.put_manifest(Repository(registry.host, "team/images"), manifest, "candidate")
+
+
+def forget(engine: Engine, pinned: Pinned) -> None:
+    """Remove an image from the engine, whichever of its digests it is kept under there."""
+    manifest = Registry().manifest(pinned)
+    for name in (str(manifest.config.digest), str(manifest.digest)):
+        with suppress(NotFound):
+            engine.client.remove_image(name, force=True)
 
 
 def layer(files: Mapping[str, bytes]) -> bytes:

@@ -19,7 +19,7 @@ from pipeline.settings import Settings
 from pipeline.statements import Checked, Outcome
 from pipeline.story import Silent
 from tests.fakes import FakeRegistry, fake_registry
-from tests.integration.images import layer, push, python_image
+from tests.integration.images import forget, layer, push, python_image
 
 RUN = "integration-check"
 SHARED = {
@@ -53,7 +53,7 @@ def python(registry: FakeRegistry, engine: Engine) -> Iterator[Pinned]:
         registry, {"own/packaging.py": b"HERE = 'the image'", "own/pluggy.py": b"raise ImportError('not this one')"}
     )
     yield pinned
-    engine.client.remove_image(str(Registry().manifest(pinned).config.digest), force=True)
+    forget(engine, pinned)
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ def test_a_selection_runs_a_part_and_records_nothing(bench: Bench, python: Pinne
 def test_an_image_without_python_says_what_to_write_instead(bench: Bench, registry: FakeRegistry, engine: Engine) -> None:
     pinned = push(registry, (layer({"file": b"1"}),), {"Cmd": ["/file"], "Env": ["PATH=/bin"]})
     tested = run(bench, pinned, {"child/test_it.py": "def test_it(): pass"})
-    engine.client.remove_image(str(Registry().manifest(pinned).config.digest), force=True)
+    forget(engine, pinned)
     assert tested.outcome is Outcome.ERROR
     assert "the image has no `python3`" in tested.reason
     assert "service_*.py" in tested.reason
