@@ -190,10 +190,10 @@ def _archive(config: bytes, count: int, layer: _Layer | None, task: Task) -> Ite
     """A docker-archive of one image of `count` layers that holds only the last of them."""
     name = f"{Digest.of(config).hex}.json"
     listed = [{"Config": name, "RepoTags": None, "Layers": [f"{number}.tar" for number in range(1, count + 1)]}]
-    yield from _entry("manifest.json", json.dumps(listed).encode())
-    yield from _entry(name, config)
+    yield from entry("manifest.json", json.dumps(listed).encode())
+    yield from entry(name, config)
     if layer:
-        yield _header(f"{count}.tar", layer.size)
+        yield header(f"{count}.tar", layer.size)
         yield from _told(layer, task)
         yield bytes(-layer.size % tarfile.BLOCKSIZE)
     yield bytes(2 * tarfile.BLOCKSIZE)
@@ -210,15 +210,17 @@ def _told(layer: _Layer, task: Task) -> Iterator[bytes]:
         told = now
 
 
-def _entry(name: str, content: bytes) -> Iterator[bytes]:
-    yield _header(name, len(content))
+def entry(name: str, content: bytes) -> Iterator[bytes]:
+    """A small file in a tar archive."""
+    yield header(name, len(content))
     yield content + bytes(-len(content) % tarfile.BLOCKSIZE)
 
 
-def _header(name: str, size: int) -> bytes:
-    entry = tarfile.TarInfo(name)
-    entry.size = size
-    return entry.tobuf(tarfile.GNU_FORMAT)
+def header(name: str, size: int) -> bytes:
+    """The header of a file in a tar archive."""
+    made = tarfile.TarInfo(name)
+    made.size = size
+    return made.tobuf(tarfile.GNU_FORMAT)
 
 
 def _chains(engine: Engine) -> list[Sequence[str]]:

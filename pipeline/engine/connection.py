@@ -3,6 +3,7 @@
 import getpass
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -66,9 +67,19 @@ class Engine:
         """The labels of what must not outlive this process."""
         return {names.LABEL_RUN: self.run, names.LABEL_OWNER: str(self.owner)}
 
+    @property
+    def local(self) -> bool:
+        """Whether it is reached by a socket of this machine."""
+        return self.client.base_url.startswith("http+docker://localhost")
+
+    @property
+    def shares_loopback(self) -> bool:
+        """Whether its loopback is this machine's: not over a network, and not in a virtual machine (macOS, Docker Desktop)."""
+        return self.local and not self.facts.desktop and sys.platform == "linux"
+
     def free(self) -> int | None:
         """Free bytes in the engine's folder; `None` where that folder is not on this machine."""
-        if not self.client.base_url.startswith("http+docker://localhost"):
+        if not self.local:
             return None
         with suppress(OSError):
             return shutil.disk_usage(self.facts.root).free

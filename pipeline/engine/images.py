@@ -1,8 +1,8 @@
 """Bringing an image into the engine, and proving that it is the one that was meant.
 
-An engine that reads zstd pulls by digest. Another one, or one that cannot reach this machine's loopback, is loaded from
-the registry's own blobs (`archive`). Either way the identity is compared: the config digest, or the manifest digest
-where the engine keeps images by it (containerd's store).
+An engine that reads zstd pulls by digest, or is sent the blobs when it cannot reach this machine's loopback (`layout`).
+Another one is loaded layer by layer (`archive`). In every case the identity is compared: the config digest, or the
+manifest digest where the engine keeps images by it (containerd's store).
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipeline.engine import archive
+from pipeline.engine import archive, layout
 from pipeline.engine.connection import Engine, calling, inspect, refuse, sweep_images
 from pipeline.errors import Temporary, ToolFailed
 from pipeline.oci import Manifest, Pinned
@@ -42,9 +42,12 @@ def ensure(
 
 
 def _bring(pinned: Pinned, manifest: Manifest, *, engine: Engine, registry: archive.Blobs, story: Story, scratch: Path) -> None:
-    if engine.facts.reads_zstd and not (pinned.repository.loopback and engine.facts.desktop):
+    if engine.facts.reads_zstd:
         _check_space(engine, pinned, [layer.size for layer in manifest.layers])
-        _pull(pinned, manifest, engine, story)
+        if pinned.repository.loopback and not engine.shares_loopback:
+            layout.send(pinned, manifest, engine=engine, registry=registry, story=story)
+        else:
+            _pull(pinned, manifest, engine, story)
         return
     todo = archive.missing(engine, pinned, manifest, registry)
     sizes = sorted(layer.size for layer in todo.layers)
@@ -54,7 +57,7 @@ def _bring(pinned: Pinned, manifest: Manifest, *, engine: Engine, registry: arch
 
 def _present(engine: Engine, pinned: Pinned, manifest: Manifest) -> str | None:
     """The engine's id of exactly this image."""
-    for name in (str(manifest.config.digest), str(pinned)):
+    for name in (str(manifest.config.digest), str(pinned), str(manifest.digest)):
         found = inspect(engine, name)
         if found and found["Id"] in (str(manifest.config.digest), str(manifest.digest)):
             return str(found["Id"])
