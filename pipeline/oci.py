@@ -5,6 +5,7 @@ a host when it holds `.` or `:`, or is `localhost`.
 """
 
 import hashlib
+import ipaddress
 import json
 import re
 from collections.abc import Mapping
@@ -19,6 +20,11 @@ DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 MANIFEST_TYPES = (OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX)
 
+DOCKER_HUB = "docker.io"
+NAME_LIMIT = 255
+"""Characters of host and path together."""
+
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -57,7 +63,7 @@ class Repository:
     path: str
 
     def __post_init__(self) -> None:
-        if not _HOST.fullmatch(self.host) or not _PATH.fullmatch(self.path):
+        if not _HOST.fullmatch(self.host) or not _PATH.fullmatch(self.path) or len(str(self)) > NAME_LIMIT:
             raise InputError(f"`{self.host}/{self.path}` is not a repository", hint="write `host[:port]/path`, lower case")
 
     def __str__(self) -> str:
@@ -67,15 +73,20 @@ class Repository:
     def parse(cls, text: str) -> Self:
         """`host[:port]/path`; a name without a host is Docker Hub's."""
         host, slash, path = text.partition("/")
-        if not slash or not ("." in host or ":" in host or host == "localhost"):
-            host, path = "docker.io", text if slash else f"library/{text}"
+        if not slash or not ("." in host or ":" in host or host == "localhost" or host != host.lower()):
+            host, path = DOCKER_HUB, text
+        if host in (DOCKER_HUB, f"index.{DOCKER_HUB}"):
+            host, path = DOCKER_HUB, path if "/" in path else f"library/{path}"
         return cls(host, path)
 
     @property
     def loopback(self) -> bool:
         """Whether the host is this machine."""
-        name = self.host if self.host.startswith("[") else self.host.partition(":")[0]
-        return name == "localhost" or name.startswith(("127.", "[::1]"))
+        name = re.sub(r":[0-9]+$", "", self.host)
+        try:
+            return ipaddress.ip_address(name.strip("[]")).is_loopback
+        except ValueError:
+            return name == "localhost"
 
     def at(self, digest: Digest) -> "Pinned":
         """The content `digest` in this repository."""
@@ -123,7 +134,7 @@ class Tagged:
     def parse(cls, text: str) -> Self:
         """`host/path[:tag]`; the tag is `latest` when there is none."""
         repository, tag = _split_tag(text)
-        return cls(repository, tag or "latest")
+        return cls(repository, "latest" if tag is None else tag)
 
 
 def parse_reference(text: str) -> Pinned | Tagged:
@@ -131,13 +142,12 @@ def parse_reference(text: str) -> Pinned | Tagged:
     return Pinned.parse(text) if "@" in text else Tagged.parse(text)
 
 
-def _split_tag(text: str) -> tuple[Repository, str]:
+def _split_tag(text: str) -> tuple[Repository, str | None]:
+    """A colon behind the last `/` begins a tag; one before it, a port."""
     head, colon, tail = text.rpartition(":")
-    if colon and "/" not in tail and "/" in text:
+    if colon and "/" not in tail:
         return Repository.parse(head), tail
-    if colon and "/" not in text:
-        return Repository.parse(head), tail
-    return Repository.parse(text), ""
+    return Repository.parse(text), None
 
 
 @dataclass(frozen=True)
@@ -176,12 +186,13 @@ class Manifest:
         try:
             data = json.loads(body)
             media_type = data.get("mediaType", OCI_MANIFEST)
-            if media_type not in (OCI_MANIFEST, DOCKER_MANIFEST) or data.get("schemaVersion") != 2:
+            if media_type not in (OCI_MANIFEST, DOCKER_MANIFEST) or data.get("schemaVersion") != 2 or "manifests" in data:
                 raise ToolFailed(f"the registry answered a `{media_type}` where an image manifest was meant")
             config, layers = _descriptor(data["config"]), tuple(_descriptor(x) for x in data["layers"])
-        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+            annotations = _texts(data.get("annotations"))
+        except _UNREADABLE as error:
             raise ToolFailed(f"a manifest cannot be read: {error!r}") from error
-        return cls(body, media_type, config, layers, data.get("annotations") or {})
+        return cls(body, media_type, config, layers, annotations)
 
 
 @dataclass(frozen=True)
@@ -209,7 +220,7 @@ class Config:
             return cls(
                 diff_ids=tuple(Digest(x) for x in data["rootfs"]["diff_ids"]),
                 created=data.get("created") or "",
-                labels=run.get("Labels") or {},
+                labels=_texts(run.get("Labels")),
                 environment=tuple(run.get("Env") or ()),
                 entrypoint=tuple(run.get("Entrypoint") or ()),
                 command=tuple(run.get("Cmd") or ()),
@@ -218,9 +229,20 @@ class Config:
                 platform=f"{data['os']}/{data['architecture']}",
                 history=tuple(x.get("created_by") or "" for x in data.get("history") or () if not x.get("empty_layer")),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, InputError) as error:
+        except _UNREADABLE as error:
             raise ToolFailed(f"an image configuration cannot be read: {error!r}") from error
 
 
 def _descriptor(data: Mapping[str, Any]) -> Descriptor:
-    return Descriptor(data["mediaType"], Digest(data["digest"]), int(data["size"]), data.get("annotations") or {})
+    size = data["size"]
+    if type(size) is not int or size < 0:
+        raise ValueError(f"{size!r} is not a size")
+    return Descriptor(data["mediaType"], Digest(data["digest"]), size, _texts(data.get("annotations")))
+
+
+def _texts(value: Any) -> Mapping[str, str]:
+    """Names and texts, which may be absent."""
+    found = {} if value is None else dict(value.items())
+    if not all(isinstance(text, str) for text in found.values()):
+        raise TypeError(f"{value!r} holds something else than texts")
+    return found
