@@ -7,7 +7,6 @@ volume, and pytest comes from this environment (`suite.library`).
 
 import json
 import secrets
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ def run_inside(
         made.put(FOLDER, packed(suite))
         made.put(FOLDER, library())
         made.start()
-        with story.task(f"{title}: {len(listed)} checks") as task:
+        with story.task(f"{title}: {counted(len(listed), 'check')}") as task:
             ended = made.wait(limits.lane, beat=lambda: _tell(made, task))
         output = made.log()
         content = _result(made)
@@ -85,6 +84,11 @@ def environment(suite: Suite, *, nonce: str, result: str, limits: Limits) -> Map
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
     }
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 check`, `2 checks`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tuple[str, ...]:
@@ -135,8 +139,3 @@ def _refuse_without_python(ended: Ended, output: str, title: str) -> None:
         )
     if ended.code == FAULTY:
         raise ToolUnfit(f"{title}: {output.strip()}", hint="the checks need Python 3.10 or newer in the image")
-
-
-def reproduce(image: str, check: str) -> str:
-    """The command that runs one check again and keeps its container."""
-    return shlex.join(("nox", "-s", "test", "--", image, "-k", check, "--keep"))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
-from pipeline.check.lane import Limits, environment, pytest_arguments
+from pipeline.check.lane import Limits, counted, environment, pytest_arguments
 from pipeline.check.results import Ending, Found, interpret
 from pipeline.check.suite import Suite, packed
 from pipeline.command import Run
@@ -34,7 +34,7 @@ def run_outside(
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("service")
     with (
         tempfile.TemporaryDirectory(prefix="pipeline-service-") as name,
-        story.task(f"{title}: {len(listed)} service checks"),
+        story.task(f"{title}: {counted(len(listed), 'service check')}"),
     ):
         folder = Path(name)
         with tarfile.open(fileobj=BytesIO(packed(suite))) as archive:
