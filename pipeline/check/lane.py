@@ -138,4 +138,7 @@ def _refuse_without_python(ended: Ended, output: str, title: str) -> None:
             hint="write its checks as `service_*.py`, which run outside and start the image",
         )
     if ended.code == FAULTY:
-        raise ToolUnfit(f"{title}: {output.strip()}", hint="the checks need Python 3.10 or newer in the image")
+        raise ToolUnfit(
+            f"{title}: {output.strip()}",
+            hint="the image needs Python 3.11, or 3.10 with `exceptiongroup` installed beside the pipeline",
+        )
