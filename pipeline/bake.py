@@ -8,7 +8,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,6 +23,8 @@ from pipeline.surroundings import Surroundings
 
 TIMEOUT = 4 * 3600.0
 """Seconds that one image may take."""
+ATTEMPTS = 3
+"""How often a push is tried whose blobs the registry does not know yet: siblings may be sending them too."""
 INDEX_URL = "PIPELINE_INDEX_URL"
 """The variable of buildx's environment that the secret `index-url` comes from."""
 
@@ -76,6 +78,15 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Bakery:
+    """What bakes: a builder, what it takes over from the machine, and how programs are run."""
+
+    builder: Builder
+    around: Surroundings
+    run: Run
+
+
+@dataclass(frozen=True, kw_only=True)
 class Material:
     """Something that BuildKit resolved: a package URL; `pinned` when it was asked for by digest."""
 
@@ -95,38 +106,62 @@ class Baked:
 
 
 def definition(targets: Sequence[Target], around: Surroundings) -> dict[str, Any]:
-    """The definition of `targets` as JSON for `docker buildx bake`."""
+    """The definition of `targets` as JSON for `docker buildx bake`; it writes no cache."""
     return {
         "group": {"default": {"targets": [target.name for target in targets]}},
         "target": {target.name: _target(target, around) for target in targets},
     }
 
 
-def bake(target: Target, *, builder: Builder, around: Surroundings, run: Run, metadata: Path, log: Path, task: Task) -> Baked:
+def bake(target: Target, bakery: Bakery, *, metadata: Path, log: Path, task: Task) -> Baked:
     """Build and push `target` by digest; buildx's record goes to the new file `metadata`, the whole log to `log`.
 
     The machine's authorities and index are the secrets `ca` and `index-url`; its proxies are BuildKit's predefined build
     arguments, which enter neither cache keys nor images. Raises `ToolFailed` when a step fails, `Temporary` when builder,
     registry or disk does, `RegistryRefused` when the push is not allowed.
     """
+    wanted, executed = _target(target, bakery.around), 0
+    for attempt in range(1, ATTEMPTS + 1):
+        code, said = _solve(target.name, wanted, bakery, log, task, "--metadata-file", str(metadata))
+        executed += len(said.executed)
+        if code == 0:
+            return _baked(metadata, target.name, executed)
+        if attempt == ATTEMPTS or not _is_passing(said.failure()):
+            _raise(said.failure(), target, bakery.builder, log)
+    raise AssertionError
+
+
+def save_cache(target: Target, bakery: Bakery, *, log: Path, task: Task) -> str:
+    """Write BuildKit's cache of the `target` that was just built; returns why that was not possible, if so.
+
+    After the image and not beside it: otherwise both send the same layers at the same time, twice the bytes, and registries
+    were seen to forget a blob while it arrives a second time.
+    """
+    if target.cache is None:
+        return ""
+    wanted = _target(replace(target, cache=None, fresh=False), bakery.around)
+    wanted |= {"output": ["type=cacheonly"], "cache-to": [_cache(target, target.cache)]}
+    code, said = _solve(target.name, wanted, bakery, log, task)
+    return "" if code == 0 else said.failure().error
+
+
+def _solve(name: str, wanted: Mapping[str, Any], bakery: Bakery, log: Path, task: Task, *more: str) -> tuple[int, BuildLog]:
+    builder, around = bakery.builder, bakery.around
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w", encoding="utf-8") as written:
         said = BuildLog(written, task.note, around.passwords)
-        done = run(
-            *(*builder.command, "--builder", builder.name, "bake", "--file", "-", "--progress", "rawjson"),
-            *("--metadata-file", metadata, target.name),
+        done = bakery.run(
+            *(*builder.command, "--builder", builder.name, "bake", "--file", "-", "--progress", "rawjson", *more, name),
             timeout=TIMEOUT,
             env={**builder.environment, **_ENVIRONMENT, INDEX_URL: around.index_url},
-            stdin=json.dumps(definition([target], around)).encode(),
+            stdin=json.dumps({"target": {name: wanted}}).encode(),
             on_line=said.line,
             secrets=around.passwords,
             check=False,
         )
-        if said.fault:
-            raise said.fault
-        if done.code != 0:
-            _raise(said.failure(), target, builder, log)
-        return _baked(metadata, target.name, len(said.executed))
+    if said.fault:
+        raise said.fault
+    return done.code, said
 
 
 def _target(target: Target, around: Surroundings) -> dict[str, Any]:
@@ -144,8 +179,6 @@ def _target(target: Target, around: Surroundings) -> dict[str, Any]:
         wanted["no-cache"] = True
     elif target.cache:
         wanted["cache-from"] = [f"type=registry,ref={target.cache}"]
-    if target.cache:
-        wanted["cache-to"] = [_cache(target, target.cache)]
     escaped: dict[str, Any] = _escaped(wanted)
     return escaped
 
@@ -234,6 +267,10 @@ def _raise(failure: Failure, target: Target, builder: Builder, log: Path) -> NoR
             hint=f"`{names.COMMAND} doctor` tells which; {hint}",
         )
     raise ToolFailed(f"`{target.name}` cannot be built: {error}", hint=hint)
+
+
+def _is_passing(failure: Failure) -> bool:
+    return failure.step == "exporting to image" and "blob unknown" in failure.error
 
 
 def _is_step(failure: Failure) -> bool:

@@ -78,12 +78,16 @@ class BuildLog:
 
     def failure(self) -> Failure:
         """What the stream says about a build that failed."""
-        said = [line for line in self._plain if line.startswith("ERROR: ")]
-        error = said[-1].removeprefix("ERROR: ").removeprefix("failed to solve: ") if said else ""
+        error = self._last_words()
         for vertex in reversed(self._vertexes.values()):
             if vertex.error and _explains(vertex, error):
                 return Failure(step=vertex.name, error=vertex.error, tail=tuple(vertex.tail))
         return Failure(step="", error=error, tail=tuple(self._plain))
+
+    def _last_words(self) -> str:
+        """buildx's `ERROR: …`, which may go on over lines and is the last that it says."""
+        said = "\n".join(("", *self._plain)).rpartition("\nERROR: ")
+        return said[2].removeprefix("failed to solve: ") if said[1] else ""
 
     def _vertex(self, data: Mapping[str, Any]) -> None:
         vertex = self._vertexes.setdefault(data["digest"], _Vertex(len(self._vertexes) + 1, data.get("name", "")))

@@ -173,6 +173,8 @@ class FakeBuildx:
     before: Callable[[str], None] = lambda _: None
     baked: list[dict[str, Any]] = field(default_factory=list)
     """The targets that were asked for."""
+    cached: list[str] = field(default_factory=list)
+    """The images whose cache was written."""
 
     def __call__(
         self,
@@ -193,6 +195,9 @@ class FakeBuildx:
     def _bake(self, words: tuple[str, ...], stdin: bytes | None, on_line: Callable[[str], None] | None) -> int:
         name = words[-1]
         wanted = json.loads(stdin or b"{}")["target"][name]
+        if wanted["output"] == ["type=cacheonly"]:
+            self.cached.append(name)
+            return 0
         self.baked.append({"name": name, **wanted})
         self.before(name)
         if name in self.streams:

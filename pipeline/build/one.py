@@ -40,20 +40,23 @@ def build_image(job: Job) -> BuildResult:
     started = time.monotonic()
     with stage.locked(job):
         if job.step.digest is None and (found := _candidate(job)) is not None:
-            return _reused(job, found, "built by another run meanwhile", time.monotonic() - started)
+            return _reused(job, found, "built by another run meanwhile")
         with stage.folder(job) as folder, job.shop.story.task(f"building {job.image.name}") as task:
             begun = job.shop.now()
             wanted = _target(job, folder)
             baked, image = _bake_and_prove(job, replace(wanted, fresh=job.twice), folder, task)
             if job.twice:
                 _bake_again(job, wanted, folder, task, image)
-        return _tag(job, image, baked, begun, started)
+            result = _tag(job, image, baked, begun)
+            if result.state == "built":
+                _save_cache(job, wanted, task)
+    return replace(result, seconds=time.monotonic() - started)
 
 
 def reuse(job: Job) -> BuildResult:
     """The candidate that the plan found."""
     assert job.step.digest is not None
-    return _reused(job, job.tagged.repository.at(job.step.digest), job.step.reason, 0.0)
+    return _reused(job, job.tagged.repository.at(job.step.digest), job.step.reason)
 
 
 def _candidate(job: Job) -> Pinned | None:
@@ -61,9 +64,9 @@ def _candidate(job: Job) -> Pinned | None:
     return job.tagged.repository.at(digest) if digest else None
 
 
-def _reused(job: Job, pinned: Pinned, reason: str, seconds: float) -> BuildResult:
+def _reused(job: Job, pinned: Pinned, reason: str) -> BuildResult:
     size = job.shop.registry.manifest(pinned).size
-    return BuildResult(image=job.image.name, state="reused", reason=reason, pinned=pinned, size=size, seconds=seconds)
+    return BuildResult(image=job.image.name, state="reused", reason=reason, pinned=pinned, size=size)
 
 
 def _target(job: Job, folder: Path) -> Target:
@@ -77,9 +80,7 @@ def _bake_and_prove(job: Job, wanted: Target, folder: Path, task: Task, log: str
     shop = job.shop
     baked = bake.bake(
         wanted,
-        builder=shop.builder,
-        around=shop.around,
-        run=shop.run,
+        shop.bakery,
         metadata=folder / f"metadata{log}.json",
         log=shop.settings.work / "logs" / f"{wanted.name}{log}.log",
         task=task,
@@ -111,7 +112,7 @@ def _within_limit(job: Job, image: promises.Image) -> None:
 
 def _bake_again(job: Job, wanted: Target, folder: Path, task: Task, first: promises.Image) -> None:
     time.sleep(APART)
-    _, second = _bake_and_prove(job, replace(wanted, fresh=True, cache=None), folder, task, "-again")
+    _, second = _bake_and_prove(job, replace(wanted, fresh=True), folder, task, "-again")
     if second.manifest.digest != first.manifest.digest:
         found = "\n".join(f"  {line}" for line in promises.differences(first, second))
         raise CheckFailed(
@@ -120,16 +121,24 @@ def _bake_again(job: Job, wanted: Target, folder: Path, task: Task, first: promi
         )
 
 
+def _save_cache(job: Job, wanted: Target, task: Task) -> None:
+    """The image stands; a cache that cannot be written only makes a later build slower."""
+    shop, log = job.shop, job.shop.settings.work / "logs" / f"{wanted.name}-cache.log"
+    fault = bake.save_cache(wanted, shop.bakery, log=log, task=task)
+    if fault:
+        shop.story.warn(f"the build cache of `{wanted.name}` was not written to `{wanted.cache}`: {fault}")
+
+
 def _read(job: Job, digest: Digest) -> promises.Image:
     registry, repository = job.shop.registry, job.tagged.repository
     manifest = registry.manifest(repository.at(digest))
     return promises.Image(manifest=manifest, config=registry.config(repository.at(digest)))
 
 
-def _tag(job: Job, image: promises.Image, baked: Baked, begun: datetime, started: float) -> BuildResult:
+def _tag(job: Job, image: promises.Image, baked: Baked, begun: datetime) -> BuildResult:
     digest = job.shop.registry.create_tag(job.tagged.repository, job.step.tag, image.manifest)
     if digest != baked.digest:
-        return _yield_to(job, digest, image, started)
+        return _yield_to(job, digest, image)
     pinned = job.tagged.repository.at(digest)
     records.write(job.shop.settings, digest, "built", built_statement(_built(job, pinned, image, baked, begun)))
     ran = "no step ran" if baked.executed == 0 else f"{baked.executed} step{'s' if baked.executed > 1 else ''} ran"
@@ -139,11 +148,10 @@ def _tag(job: Job, image: promises.Image, baked: Baked, begun: datetime, started
         reason=f"{job.step.reason}; {ran}" + ("; twice, with one digest" if job.twice else ""),
         pinned=pinned,
         size=image.manifest.size,
-        seconds=time.monotonic() - started,
     )
 
 
-def _yield_to(job: Job, digest: Digest, mine: promises.Image, started: float) -> BuildResult:
+def _yield_to(job: Job, digest: Digest, mine: promises.Image) -> BuildResult:
     """The tag names another digest: the loser of a race goes on with the winner's, a rebuild does not."""
     winner = _candidate(job)
     found = "\n".join(f"  {line}" for line in promises.differences(_read(job, digest), mine))
@@ -153,7 +161,7 @@ def _yield_to(job: Job, digest: Digest, mine: promises.Image, started: float) ->
             hint=_rebuild_hint(job),
         )
     job.shop.story.warn(f"`{job.image.name}` was built by another run with other bytes, which are used; they differ in\n{found}")
-    return _reused(job, winner, "another run was faster", time.monotonic() - started)
+    return _reused(job, winner, "another run was faster")
 
 
 def _rebuild_hint(job: Job) -> str:

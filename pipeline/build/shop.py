@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import bake, names
-from pipeline.bake import Target
+from pipeline.bake import Bakery, Target
 from pipeline.builders import Builder
 from pipeline.catalog import Catalog, Image
 from pipeline.command import Run
@@ -41,6 +41,11 @@ class Workshop:
     mirror: Mirror
     now: Callable[[], datetime]
     run_id: str
+
+    @property
+    def bakery(self) -> Bakery:
+        """Those of them that bake."""
+        return Bakery(builder=self.builder, around=self.around, run=self.run)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ def sweep(shop: Workshop) -> None:
         lock = FileLock(_locks(shop) / f"{folder.name}.lock")
         try:
             with lock.acquire(timeout=0):
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)
         except Timeout:
             continue
 

@@ -1,10 +1,12 @@
 """The bake definition, and what becomes of a bake that fails."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.bake import INDEX_URL, Baked, Material, Target, bake, definition
+from pipeline.bake import ATTEMPTS, INDEX_URL, Baked, Bakery, Material, Target, bake, definition, save_cache
 from pipeline.builders import Builder
 from pipeline.command import Completed
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
@@ -58,7 +60,6 @@ def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
                     f"oci-mediatypes=true,{zstd}"
                 ],
                 "cache-from": [f"type=registry,{cache}"],
-                "cache-to": [f"type=registry,{cache},mode=min,image-manifest=true,oci-mediatypes=true,ignore-error=true,{zstd}"],
             }
         },
     }
@@ -67,13 +68,35 @@ def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
 def test_an_image_with_ordinary_steps_is_clamped_while_exporting_and_has_no_cache() -> None:
     wanted = definition([target(links=False)], AROUND)["target"]["app"]
     assert wanted["output"][0].endswith(",rewrite-timestamp=true")
-    assert not {"cache-from", "cache-to"} & wanted.keys()
+    assert "cache-from" not in wanted
 
 
 def test_a_fresh_build_reads_no_cache() -> None:
     wanted = definition([target(fresh=True)], AROUND)["target"]["app"]
     assert wanted["no-cache"] is True
     assert "cache-from" not in wanted
+
+
+def test_the_cache_is_written_after_the_image_and_by_itself(tmp_path: Path) -> None:
+    run = Recorded("", code=0)
+    assert save_cache(target(fresh=True), bakery(run), log=tmp_path / "cache.log", task=SilentTask()) == ""
+    (asked,) = run.asked
+    zstd = "compression=zstd,compression-level=7,force-compression=true"
+    kind = "mode=min,image-manifest=true,oci-mediatypes=true,ignore-error=true"
+    assert asked["output"] == ["type=cacheonly"]
+    assert asked["cache-to"] == [f"type=registry,ref={FAMILY}:buildcache-v1.0-app-zstd7,{kind},{zstd}"]
+    assert not {"cache-from", "no-cache"} & asked.keys()
+
+
+def test_an_image_without_a_cache_writes_none(tmp_path: Path) -> None:
+    run = Recorded("", code=0)
+    save_cache(target(links=False), bakery(run), log=tmp_path / "cache.log", task=SilentTask())
+    assert run.asked == []
+
+
+def test_a_cache_that_cannot_be_written_is_said_and_no_error(tmp_path: Path) -> None:
+    run = Recorded("ERROR: failed to solve: no")
+    assert save_cache(target(), bakery(run), log=tmp_path / "cache.log", task=SilentTask()) == "no"
 
 
 def test_a_path_with_a_comma_stays_one_field() -> None:
@@ -88,26 +111,24 @@ class Recorded:
         self.stream, self.code, self.metadata = stream, code, metadata
         self.argv: tuple[str, ...] = ()
         self.env: dict[str, str] = {}
+        self.asked: list[Any] = []
 
-    def __call__(self, *argv: object, on_line: object = None, env: object = None, **_: object) -> Completed:
-        self.argv, self.env = tuple(str(word) for word in argv), dict(env)  # type: ignore[call-overload]
+    def __call__(self, *argv: object, on_line: Any = None, env: Any = None, stdin: bytes | None = None, **_: Any) -> Completed:
+        self.asked.append(json.loads(stdin or b"")["target"]["app"])
+        self.argv, self.env = tuple(str(word) for word in argv), dict(env)
         for line in self.stream.splitlines():
-            on_line(line)  # type: ignore[operator]
+            on_line(line)
         if self.metadata is not None:
             Path(self.argv[self.argv.index("--metadata-file") + 1]).write_text(self.metadata)
         return Completed(argv=self.argv, code=self.code, stdout="", stderr="", seconds=1.0)
 
 
+def bakery(run: Recorded) -> Bakery:
+    return Bakery(builder=BUILDER, around=AROUND, run=run)
+
+
 def baked(run: Recorded, folder: Path) -> Baked:
-    return bake(
-        target(),
-        builder=BUILDER,
-        around=AROUND,
-        run=run,
-        metadata=folder / "metadata.json",
-        log=folder / "logs" / "app.log",
-        task=SilentTask(),
-    )
+    return bake(target(), bakery(run), metadata=folder / "metadata.json", log=folder / "logs" / "app.log", task=SilentTask())
 
 
 def failed(stream: str, folder: Path) -> PipelineError:
@@ -192,6 +213,22 @@ def test_a_registry_or_builder_that_is_gone_is_temporary(tmp_path: Path, stream:
 def test_a_step_that_cannot_reach_its_own_server_is_the_images_fault(tmp_path: Path) -> None:
     stream = recorded("run-fails").replace("exit code: 3", "exit code: 7")
     assert isinstance(failed(stream.replace("no matching", "connection refused"), tmp_path), ToolFailed)
+
+
+def test_a_blob_that_the_registry_does_not_know_yet_is_sent_again(tmp_path: Path) -> None:
+    words = "errors:\nblob unknown: blob unknown to registry"
+    vertex = {"digest": "d", "name": "exporting to image", "error": f"failed to push x: {words}"}
+    run = Recorded(json.dumps({"vertexes": [vertex]}) + f"\nERROR: failed to solve: failed to push x: {words}")
+    with pytest.raises(ToolFailed, match=r"errors:\nblob unknown"):
+        baked(run, tmp_path)
+    assert len(run.asked) == ATTEMPTS
+
+
+def test_a_failed_step_is_not_tried_again(tmp_path: Path) -> None:
+    run = Recorded(recorded("run-fails"))
+    with pytest.raises(ToolFailed):
+        baked(run, tmp_path)
+    assert len(run.asked) == 1
 
 
 def test_a_push_without_the_right_is_refused(tmp_path: Path) -> None:

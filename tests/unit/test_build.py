@@ -152,7 +152,8 @@ def test_images_of_links_carry_a_cache_and_are_not_rewritten(family: Family) -> 
     assert "rewrite-timestamp" not in targets["app"]["output"][0]
     assert targets["app"]["cache-from"] == [f"type=registry,ref={family.repository}:buildcache-v1.0-zstd7"]
     assert "rewrite-timestamp=true" in targets["lab"]["output"][0]
-    assert "cache-to" not in targets["lab"]
+    assert "cache-from" not in targets["lab"]
+    assert sorted(family.buildx.cached) == ["app", "os", "other"]
 
 
 def test_a_record_of_the_build_is_kept_under_the_digest(family: Family) -> None:
@@ -299,6 +300,13 @@ def test_the_loser_of_a_race_goes_on_with_the_winners(family: Family) -> None:
     assert results["os"].reason == "another run was faster"
     assert family.buildx.baked[1]["contexts"]["base"] == f"docker-image://{results['os'].pinned}"
     assert any("layer 1 of 1" in line for line in family.story.lines)
+
+
+def test_neither_the_loser_of_a_race_nor_a_failed_image_writes_a_cache(family: Family) -> None:
+    family.buildx.before = race(family)
+    family.buildx.streams = {"app": DATA / "run-fails.jsonl"}
+    family.build("app")
+    assert family.buildx.cached == []
 
 
 def test_a_tag_of_other_inputs_is_a_conflict(family: Family) -> None:

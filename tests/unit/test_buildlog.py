@@ -76,6 +76,13 @@ def test_words_of_buildx_itself_are_the_reason_when_there_is_no_vertex() -> None
     assert said.failure() == Failure(step="", error='no builder "x" found', tail=('ERROR: no builder "x" found',))
 
 
+def test_an_error_that_goes_on_over_lines_is_kept_whole() -> None:
+    said = BuildLog(io.StringIO(), lambda _: None)
+    for line in ("ERROR: failed to solve: failed to push x: errors:", "blob unknown: blob unknown to registry"):
+        said.line(line)
+    assert said.failure().error == "failed to push x: errors:\nblob unknown: blob unknown to registry"
+
+
 def test_lines_that_are_no_events_are_kept_and_stop_nothing() -> None:
     log = io.StringIO()
     said = BuildLog(log, lambda _: None)
