@@ -146,7 +146,7 @@ def create_container(buildx: Tool, *, cache: Path, engine: EngineFound, run: Run
             _remove(buildx, cache=cache, run=run)
             raise ToolUnfit(
                 f"a builder in a container could not be made\n{error.message}",
-                hint=f"name a builder of yours in PIPELINE_BUILDER ({DRIVER_HINT}), or run `pipeline setup` as root",
+                hint=f"name a builder of yours in PIPELINE_BUILDER ({DRIVER_HINT}), or run `nox -s setup` as root",
             ) from error
 
 

@@ -227,7 +227,7 @@ def _not_started(program: str, error: OSError, where: str = "") -> PipelineError
     message = f"`{program}` cannot be started{where}: {error.strerror}"
     if error.errno in SHORT_OF:
         return Temporary(message)
-    return ToolUnfit(message, hint="`pipeline doctor` checks all tools")
+    return ToolUnfit(message, hint="`nox -s doctor` checks all tools")
 
 
 def _raise_if_failed(done: Completed, ended: Ended, timeout: float, check: bool) -> None:

@@ -216,11 +216,11 @@ def wait(service: Service, pid: int, folder: Path) -> None:
     end = time.monotonic() + READY_SECONDS
     while not service.answers():
         if not birth(pid):
-            raise ToolFailed(f"`{service.name}` ended at its start\n{tail(service.name, folder)}", hint="`pipeline doctor`")
+            raise ToolFailed(f"`{service.name}` ended at its start\n{tail(service.name, folder)}", hint="`nox -s doctor`")
         if time.monotonic() > end:
             raise Temporary(
                 f"`{service.name}` (process {pid}) does not answer after {READY_SECONDS:.0f} s\n{tail(service.name, folder)}",
-                hint="`pipeline setup --stop`, then try again",
+                hint="`nox -s setup -- --stop`, then try again",
             )
         time.sleep(0.05)
 

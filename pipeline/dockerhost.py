@@ -58,7 +58,7 @@ class NoEngine:
                 "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
             )
         named = "start it, or unset DOCKER_HOST and `docker context use default`"
-        ours = "start it (`sudo systemctl start docker`), or run `pipeline setup` as root on Debian or Ubuntu"
+        ours = "start it (`sudo systemctl start docker`), or run `nox -s setup` as root on Debian or Ubuntu"
         return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=named if self.named else ours)
 
 

@@ -28,8 +28,8 @@ READS_ZSTD = 23
 """The first Docker Engine that reads zstd layers; older ones are loaded from the registry."""
 SHOWN = 10**7
 """Bytes below which a part of the cache is not worth a line."""
-SETUP = "`pipeline setup`"
-RESTART = "`pipeline setup --stop`, then `pipeline setup`"
+SETUP = "`nox -s setup`"
+RESTART = "`nox -s setup -- --stop`, then `nox -s setup`"
 FREE_SPACE = "`docker system df` and the sizes below show what takes it; another disk: PIPELINE_CACHE, docker's `data-root`"
 NVIDIA = Path("/proc/driver/nvidia/version")
 

@@ -247,7 +247,7 @@ def _single(place: Path, pattern: str) -> Path:
 
 def _raise_when_full(error: Exception) -> None:
     if "no space left on device" in str(error).lower():
-        raise Temporary("the disk is full", hint="`pipeline doctor` shows what takes the space") from error
+        raise Temporary("the disk is full", hint="`nox -s doctor` shows what takes the space") from error
 
 
 @contextmanager

@@ -176,9 +176,7 @@ def _obtainable(name: str, seen: Seen) -> bool:
 
 
 def _no_builder(seen: Seen) -> ToolUnfit:
-    remedy = (
-        "name a buildx builder of yours in PIPELINE_BUILDER, or run `pipeline setup` as root on Linux, or get a docker engine"
-    )
+    remedy = "name a buildx builder of yours in PIPELINE_BUILDER, or run `nox -s setup` as root on Linux, or get a docker engine"
     absent = seen.engine if isinstance(seen.engine, NoEngine) and Need.ENGINE not in seen.needs else None
     if absent and absent.why is Silence.REFUSED:
         remedy += f" that you may use: {absent.error(seen.host.user).hint}"

@@ -281,7 +281,7 @@ def _unreachable(repository: Repository, error: requests.RequestException) -> Pi
         return RegistryRefused(text, hint="add its authority to the host's certificate store")
     if isinstance(error, requests.Timeout):
         return Temporary(f"registry `{host}` does not answer in time: {error}", hint="run the same command later")
-    hint = f"`{names.COMMAND} setup` starts one" if repository.loopback else "check the name and the network, then run it again"
+    hint = "`nox -s setup` starts one" if repository.loopback else "check the name and the network, then run it again"
     return Temporary(f"registry `{host}` cannot be reached: {_cause(error)}", hint=hint)
 
 

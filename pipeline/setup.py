@@ -62,7 +62,7 @@ def ensure(
         go = find("go", host=machine, cache=settings.cache, run=run).tool is not None
         _announce(steps, machine, go=go, cache=settings.cache, story=story)
         _do(steps, seen, settings=settings, run=run, story=story)
-    raise ToolFailed(f"not ready after all was done: {_listed(steps)}", hint="`pipeline doctor` says what is wrong")
+    raise ToolFailed(f"not ready after all was done: {_listed(steps)}", hint="`nox -s doctor` says what is wrong")
 
 
 def stop(*, settings: Settings, run: Run, environment: Mapping[str, str]) -> tuple[str, ...]:

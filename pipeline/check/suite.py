@@ -108,7 +108,7 @@ def _listed(image: str, name: str, images: Path) -> Listed:
         if (images / image / "checks" / Path(check.file).name).is_file():
             return check
     raise InputError(
-        f"image `{image}` lists the check `{name}`, and there is no file for it", hint="`pipeline lint` lists all faults"
+        f"image `{image}` lists the check `{name}`, and there is no file for it", hint="`nox -s lint` lists all faults"
     )
 
 

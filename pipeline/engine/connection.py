@@ -184,7 +184,7 @@ def calling(what: str) -> Iterator[None]:
     except APIError as error:
         refuse(what, str(error.explanation or error), error)
     except (DockerException, OSError, HTTPException, HTTPError) as error:
-        raise Temporary(f"the engine went away at {what}: {error}", hint="`pipeline doctor` says whether it answers") from error
+        raise Temporary(f"the engine went away at {what}: {error}", hint="`nox -s doctor` says whether it answers") from error
 
 
 def refuse(what: str, text: str, cause: BaseException | None = None) -> NoReturn:
@@ -211,7 +211,7 @@ def _unreachable(error: BaseException, environment: Mapping[str, str]) -> ToolUn
             "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
         )
     if any(isinstance(cause, FileNotFoundError | ConnectionRefusedError) for cause in causes):
-        return ToolUnfit(f"no docker engine answers at {where}", hint="`pipeline setup` starts one, or says how")
+        return ToolUnfit(f"no docker engine answers at {where}", hint="`nox -s setup` starts one, or says how")
     return ToolUnfit(f"the docker engine at {where} cannot be used: {error}", hint="`docker version` shows what it answers")
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from pipeline import names
 from pipeline.report.tables import COLOURS, gigabytes, table
 from pipeline.statements import Checked, Lane, Outcome, Tested
 
@@ -103,7 +102,7 @@ def _use(tested: Sequence[Tested], known: "Mapping[str, Subject]") -> list[str]:
         return []
     image = usable[-1]
     subject = known.get(image)
-    lines = ["", f"use it:  {names.COMMAND} run {image}"]
+    lines = ["", f"use it:  nox -s run -- {image}"]
     return [*lines, f"image:   {subject.pinned.repository}:{subject.tag}"] if subject and subject.tag else lines
 
 

@@ -289,6 +289,6 @@ def test_a_kept_container_stays_and_the_story_says_how_to_enter_it(engine: Engin
 def test_an_engine_that_does_not_answer_is_unfit_and_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ToolUnfit, match="no docker engine answers") as error:
         connect({"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}, run=RUN)
-    assert "pipeline setup" in error.value.hint
+    assert "nox -s setup" in error.value.hint
     del error
     gc.collect()  # the SDK forgets the socket that did not connect

@@ -174,7 +174,7 @@ def test_a_port_that_something_else_has_is_said_before_anything_starts(cache: Pa
 def test_an_engine_of_ours_starts_in_spite_of_what_a_crash_left_and_is_found(cache: Path) -> None:
     host = Host.here(ENVIRONMENT)
     dockerd = find("dockerd", host=host, cache=cache, run=RUN).tool
-    assert dockerd is not None, "docker.io is to be installed: `pipeline setup`"
+    assert dockerd is not None, "docker.io is to be installed: `nox -s setup`"
     place = services.folder(cache)
     place.mkdir()
     sock = cache / "docker.sock"
@@ -182,7 +182,12 @@ def test_an_engine_of_ours_starts_in_spite_of_what_a_crash_left_and_is_found(cac
         stale.bind(str(sock))
     (place / "dockerd.pid").write_text(str(os.getpid()))
     alone = ("--data-root", str(cache / "data"), "--exec-root", str(cache / "exec"), "--bridge=none", "--iptables=false")
-    service = services.engine_service(dockerd.path, host=host, cache=cache, socket=sock, options=alone)
+    apart = cache / "dockerd"
+    apart.write_text(
+        f'#!/bin/sh\nexec unshare --net -- {dockerd.path} "$@"\n'
+    )  # it would remove the bridge of the machine's engine
+    apart.chmod(0o755)
+    service = services.engine_service(apart, host=host, cache=cache, socket=sock, options=alone)
     daemons.start(service, folder=place, story=Silent())
     found = dockerhost.find_engine({"DOCKER_HOST": f"unix://{sock}"}, RUN)
     assert isinstance(found, EngineFound)

@@ -247,7 +247,7 @@ def test_a_registry_that_is_down_is_named_and_temporary(client: Registry, server
         host = f"127.0.0.1:{listener.getsockname()[1]}"
     with pytest.raises(Temporary, match=f"`{host}` cannot be reached: .*refused") as caught:
         client.ping(host)
-    assert "pipeline setup" in caught.value.hint
+    assert "nox -s setup" in caught.value.hint
 
 
 def test_ping_wants_a_registry(server: FakeRegistry, client: Registry) -> None:

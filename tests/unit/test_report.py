@@ -85,7 +85,7 @@ def test_the_table_says_what_passed_what_could_not_run_and_why_and_how_to_use_it
         "  log: .pipeline/logs/nlp-cpu.log\n"
         "nlp gpu infrastructure: the engine went away\n"
         "\n"
-        "use it:  pipeline run torch\n"
+        "use it:  nox -s run -- torch\n"
         "image:   localhost:5601/candidates/images:v1-torch-0123456789ab\n"
     )
 

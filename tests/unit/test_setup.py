@@ -363,7 +363,7 @@ def test_the_doctor_finds_each_fault_with_its_remedy_and_changes_nothing(tmp_pat
     assert found["engine"].state is State.FAULT
     assert found["registry"].state is State.FAULT
     assert f"PIPELINE_CANDIDATES=localhost:{port + 1}" in found["registry"].remedy
-    assert found["uv"].remedy == "`pipeline setup`"
+    assert found["uv"].remedy == "`nox -s setup`"
     assert all(each.remedy for each in findings if each.state is not State.OK)
     assert not (tmp_path / "cache").exists()
 

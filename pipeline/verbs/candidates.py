@@ -1,14 +1,14 @@
-"""The verbs: each puts the stages together for one call, and returns its exit code."""
+"""`build`, `test` and `run`: candidates are made, checked and used."""
 
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import context, plan
-from pipeline.call import Call, hand_out, print_json, reaching, ready_for, summarise, survey_of
+from pipeline.call import Call, hand_out, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected, worst
 from pipeline.registry import Registry
@@ -19,87 +19,8 @@ if TYPE_CHECKING:
     from pipeline.run import Chosen
 
 
-def _setup(call: Call) -> int:
-    from pipeline import setup
-
-    if call.arguments.stop:
-        stopped = setup.stop(settings=call.settings, run=call.run, environment=call.environment)
-        call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")
-        return 0
-    catalog = context.load(call.settings)
-    ready_for(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint")
-    call.console.say(f"ready: builds write to `{catalog.candidate_repository}`")
-    return 0
-
-
-def _doctor(call: Call) -> int:
-    from pipeline import doctor, report
-
-    catalog = context.load(call.settings)
-    findings = doctor.examine(
-        settings=call.settings, registry_host=catalog.candidate_repository, run=call.run, environment=call.environment
-    )
-    if call.arguments.json:
-        print_json(report.findings_json(findings))
-    else:
-        call.console.show(report.findings_table(findings))
-    return 4 if any(finding.state is doctor.State.FAULT for finding in findings) else 0
-
-
-def _new(call: Call) -> int:
-    from pipeline.new import new
-
-    arguments = call.arguments
-    folder = new(call.settings, arguments.name, arguments.parent, variant=arguments.variant)
-    call.console.say(f"wrote `{folder}`; next: `nox -s build test -- {arguments.name}`")
-    return 0
-
-
-def _lint(call: Call) -> int:
-    from pipeline import report
-    from pipeline.lint import lint
-
-    catalog = context.load(call.settings)
-    ready = ready_for(call, catalog, "hadolint")
-    names = plan.selected(catalog, call.images)
-    findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
-    if call.arguments.json:
-        print_json(report.lint_json(findings))
-    for finding in findings:
-        call.console.say(str(finding))
-    return InputError.exit_code if any(finding.fatal for finding in findings) else 0
-
-
-def _plan(call: Call) -> int:
-    from pipeline import report
-
-    catalog = context.load(call.settings)
-    found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
-    if call.arguments.bake:
-        from pipeline import build, surroundings
-
-        print_json(build.definition(found, call.settings, surroundings.read(call.environment)))
-    elif call.arguments.json:
-        print_json(report.plan_json(found.steps))
-    else:
-        call.console.show(report.plan_table(found.steps))
-    return 0
-
-
-def _explain(call: Call) -> int:
-    from pipeline import report
-    from pipeline.explain import explain
-
-    catalog = context.load(call.settings)
-    explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
-    if call.arguments.json:
-        print_json(report.explanation_json(explanation))
-    else:
-        call.console.show(report.explanation_table(explanation))
-    return 0
-
-
-def _build(call: Call) -> int:
+def build_verb(call: Call) -> int:
+    """Build what has no candidate."""
     from pipeline import build, report, surroundings
     from pipeline.debian import Mirror
 
@@ -127,7 +48,8 @@ def _build(call: Call) -> int:
     return worst([result.exit_code for result in results])
 
 
-def _test(call: Call) -> int:
+def test_verb(call: Call) -> int:
+    """Check candidates, lane by lane."""
     from pipeline import check, report
     from pipeline.engine import connect
 
@@ -177,7 +99,8 @@ def _subject(catalog: Catalog, step: plan.Step) -> "Subject":
     return Subject(image=step.image, pinned=pinned, tag=step.tag, size=Registry().manifest(pinned).size)
 
 
-def _run(call: Call) -> int:
+def run_verb(call: Call) -> int:
+    """Become a container of an image."""
     from pipeline import run
     from pipeline.command import replace
     from pipeline.engine import connect
@@ -213,43 +136,3 @@ def _candidate(call: Call, catalog: Catalog, name: str) -> "Chosen":
     found = survey(call.settings, catalog, Registry(), [name], story=call.console)
     (subject,) = _subjects(catalog, found, [name])
     return Chosen(pinned=subject.pinned, tag=subject.tag)
-
-
-def _update(call: Call) -> int:
-    from pipeline import report, surroundings
-    from pipeline.debian import Mirror
-    from pipeline.update import Desk, update
-
-    catalog = context.load(call.settings, with_locks=False)
-    ready = ready_for(call, catalog, "uv")
-    around = surroundings.read(call.environment)
-    desk = Desk(
-        settings=call.settings,
-        catalog=catalog,
-        uv=ready.tools["uv"].path,
-        mirror=Mirror.chosen(call.environment, around.certificates),
-        around=around,
-        now=call.now(),
-        run=call.run,
-        story=call.console,
-    )
-    moved = update(call.images, desk)
-    if call.arguments.json:
-        print_json(report.moved_json(moved))
-    else:
-        call.console.show(report.moved_table(moved))
-    return 0
-
-
-VERBS: Mapping[str, Callable[[Call], int]] = {
-    "setup": _setup,
-    "doctor": _doctor,
-    "new": _new,
-    "lint": _lint,
-    "plan": _plan,
-    "explain": _explain,
-    "build": _build,
-    "test": _test,
-    "run": _run,
-    "update": _update,
-}

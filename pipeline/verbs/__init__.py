@@ -1,0 +1,21 @@
+"""The verbs: each puts the stages together for one call, and returns its exit code."""
+
+from collections.abc import Callable, Mapping
+
+from pipeline.call import Call
+from pipeline.verbs.authors import explain_verb, lint_verb, new_verb, plan_verb, update_verb
+from pipeline.verbs.candidates import build_verb, run_verb, test_verb
+from pipeline.verbs.machine import doctor_verb, setup_verb
+
+VERBS: Mapping[str, Callable[[Call], int]] = {
+    "setup": setup_verb,
+    "doctor": doctor_verb,
+    "new": new_verb,
+    "lint": lint_verb,
+    "plan": plan_verb,
+    "explain": explain_verb,
+    "build": build_verb,
+    "test": test_verb,
+    "run": run_verb,
+    "update": update_verb,
+}

@@ -1,0 +1,90 @@
+"""`new`, `lint`, `plan`, `explain` and `update`: what an author of images types."""
+
+from pipeline import context, plan
+from pipeline.call import Call, print_json, ready_for, survey_of
+from pipeline.errors import InputError
+from pipeline.registry import Registry
+
+
+def new_verb(call: Call) -> int:
+    """Write a new image's folder."""
+    from pipeline.new import new
+
+    arguments = call.arguments
+    folder = new(call.settings, arguments.name, arguments.parent, variant=arguments.variant)
+    call.console.say(f"wrote `{folder}`; next: `nox -s build test -- {arguments.name}`")
+    return 0
+
+
+def lint_verb(call: Call) -> int:
+    """Find faults in images; exit 2 when one is fatal."""
+    from pipeline import report
+    from pipeline.lint import lint
+
+    catalog = context.load(call.settings)
+    ready = ready_for(call, catalog, "hadolint")
+    names = plan.selected(catalog, call.images)
+    findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
+    if call.arguments.json:
+        print_json(report.lint_json(findings))
+    for finding in findings:
+        call.console.say(str(finding))
+    return InputError.exit_code if any(finding.fatal for finding in findings) else 0
+
+
+def plan_verb(call: Call) -> int:
+    """Say what is built and why; changes nothing."""
+    from pipeline import report
+
+    catalog = context.load(call.settings)
+    found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
+    if call.arguments.bake:
+        from pipeline import build, surroundings
+
+        print_json(build.definition(found, call.settings, surroundings.read(call.environment)))
+    elif call.arguments.json:
+        print_json(report.plan_json(found.steps))
+    else:
+        call.console.show(report.plan_table(found.steps))
+    return 0
+
+
+def explain_verb(call: Call) -> int:
+    """List the parts of an input hash, and what differs."""
+    from pipeline import report
+    from pipeline.explain import explain
+
+    catalog = context.load(call.settings)
+    explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
+    if call.arguments.json:
+        print_json(report.explanation_json(explanation))
+    else:
+        call.console.show(report.explanation_table(explanation))
+    return 0
+
+
+def update_verb(call: Call) -> int:
+    """Solve locks again, and say what moved."""
+    from pipeline import report, surroundings
+    from pipeline.debian import Mirror
+    from pipeline.update import Desk, update
+
+    catalog = context.load(call.settings, with_locks=False)
+    ready = ready_for(call, catalog, "uv")
+    around = surroundings.read(call.environment)
+    desk = Desk(
+        settings=call.settings,
+        catalog=catalog,
+        uv=ready.tools["uv"].path,
+        mirror=Mirror.chosen(call.environment, around.certificates),
+        around=around,
+        now=call.now(),
+        run=call.run,
+        story=call.console,
+    )
+    moved = update(call.images, desk)
+    if call.arguments.json:
+        print_json(report.moved_json(moved))
+    else:
+        call.console.show(report.moved_table(moved))
+    return 0
