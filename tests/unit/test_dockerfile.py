@@ -96,7 +96,9 @@ def test_a_stage_that_comes_later_hides_no_image() -> None:
 
 
 def test_copy_finds_a_stage_in_any_letter_case_and_from_only_as_written() -> None:
-    assert outside(f"FROM a@{DIGEST} AS Builder\nFROM scratch\nCOPY --from=BUILDER /x /x") == [(1, f"docker.io/library/a@{DIGEST}")]
+    assert outside(f"FROM a@{DIGEST} AS Builder\nFROM scratch\nCOPY --from=BUILDER /x /x") == [
+        (1, f"docker.io/library/a@{DIGEST}")
+    ]
     (_, (line, fault)) = outside("FROM a AS builder\nFROM Builder")
     assert line == 2
     assert "is not a repository" in fault
