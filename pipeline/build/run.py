@@ -9,6 +9,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from pipeline import context, debian
+from pipeline.build.cost import announce
 from pipeline.build.one import BuildResult, build_image, reuse
 from pipeline.build.shop import Job, Workshop
 from pipeline.build.stage import sweep
@@ -34,6 +35,7 @@ def build(survey: Callable[[], Survey], shop: Workshop, *, twice: bool = False) 
     found, resolved = survey(), set[str]()
     while (packages := _fetch(found, shop, resolved)).again:
         found = survey()
+    announce(found, shop)
     return _walk(found, shop, packages, twice)
 
 

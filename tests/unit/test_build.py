@@ -460,3 +460,15 @@ def test_a_digest_is_64_hex_digits_in_the_name_of_a_record(family: Family) -> No
     pinned = family.build("os")["os"].pinned
     assert pinned is not None
     assert (family.settings.work / "statements" / Digest(str(pinned.digest)).hex).is_dir()
+
+
+def test_a_costly_plan_says_before_it_starts_what_it_may_take(family: Family) -> None:
+    family.image("app", "parent: os\nsize-limit: 2.4 GB\n", LINKS)
+    family.image("other", "parent: app\nvariant: other\nsize-limit: 2.6 GB\n", LINKS)
+    family.build()
+    assert "building takes up to 26 GB of disk and 5 min on two cores; what is cached takes nothing" in family.story.said
+
+
+def test_a_small_plan_is_not_announced(family: Family) -> None:
+    family.build()
+    assert not any("takes up to" in line for line in family.story.said)
