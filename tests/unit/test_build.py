@@ -466,9 +466,9 @@ def test_a_costly_plan_says_before_it_starts_what_it_may_take(family: Family) ->
     family.image("app", "parent: os\nsize-limit: 2.4 GB\n", LINKS)
     family.image("other", "parent: app\nvariant: other\nsize-limit: 2.6 GB\n", LINKS)
     family.build()
-    assert "building takes up to 26 GB of disk and 5 min on two cores; what is cached takes nothing" in family.story.said
+    assert "building takes up to 26 GB of disk and 5 min on two cores; what is cached takes nothing" in family.story.lines
 
 
 def test_a_small_plan_is_not_announced(family: Family) -> None:
     family.build()
-    assert not any("takes up to" in line for line in family.story.said)
+    assert not any("takes up to" in line for line in family.story.lines)
