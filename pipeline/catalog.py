@@ -121,6 +121,8 @@ class Rootfs(Entry):
     users: tuple[User, ...] = ()
     directories: tuple[AbsolutePath, ...] = ()
     """They belong to group 0 and are writable for it."""
+    workdir: AbsolutePath | None = None
+    """Where containers start: one of `directories`."""
 
 
 class Image(Entry):

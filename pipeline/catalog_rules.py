@@ -22,6 +22,7 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
             yield from _references(entry, entry.image, entries)
             yield from _tags(entry, entry.image)
             yield from _users(entry, entry.image)
+            yield from _workdir(entry, entry.image)
             if entry.says("rootfs"):
                 yield from _origin(entry, entry.image)
             if entry.says("checks"):
@@ -108,6 +109,12 @@ def _users(entry: Entry, image: Image) -> Iterator[Problem]:
         for position, value in enumerate(values):
             if value in values[:position]:
                 yield entry.problem(("rootfs", "users", position, key), f"two users have the {key} `{value}`")
+
+
+def _workdir(entry: Entry, image: Image) -> Iterator[Problem]:
+    rootfs = image.rootfs
+    if rootfs and rootfs.workdir and rootfs.workdir not in rootfs.directories:
+        yield entry.problem(("rootfs", "workdir"), f"`{rootfs.workdir}` is not one of the `directories`")
 
 
 def _checks(entry: Entry, image: Image) -> Iterator[Problem]:

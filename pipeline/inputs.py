@@ -77,6 +77,7 @@ def _rootfs(rootfs: Rootfs) -> dict[str, object]:
         "rootfs:packages": sorted(rootfs.packages),
         "rootfs:users": [user.model_dump() for user in rootfs.users],
         "rootfs:directories": sorted(rootfs.directories),
+        **({"rootfs:workdir": rootfs.workdir} if rootfs.workdir else {}),
     }
 
 

@@ -58,7 +58,7 @@ def prepare(image: Image, lock: PackagesLock, debs: Mapping[str, Path], *, overl
 def _write_texts(folder: Path, rootfs: Rootfs, required: tuple[str, ...]) -> None:
     script = resources.files("pipeline") / "data" / "second-stage.sh"
     users = [f"{user.name}:x:{user.uid}:{user.gid}::{user.home}:{user.shell}\n" for user in rootfs.users]
-    (folder / "Dockerfile").write_text(DOCKERFILE)
+    (folder / "Dockerfile").write_text(DOCKERFILE + (f"WORKDIR {rootfs.workdir}\n" if rootfs.workdir else ""))
     (folder / "second-stage.sh").write_bytes(script.read_bytes())
     (folder / "required").write_text("".join(f"{name}\n" for name in required))
     (folder / "users").write_text("".join(users))

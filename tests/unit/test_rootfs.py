@@ -45,6 +45,7 @@ IMAGE = Image(
         packages=("extra",),
         users=(User(name="user", uid=1000, home="/home/user"),),
         directories=("/workspace",),
+        workdir="/workspace",
     ),
 )
 
@@ -111,6 +112,10 @@ def test_users_and_directories_are_handed_to_the_second_stage(context: Path) -> 
     assert (context / "users").read_text() == "user:x:1000:0::/home/user:/bin/bash\n"
     assert (context / "directories").read_text() == "/workspace\n"
     assert (context / "second-stage.sh").read_text().startswith("#!/bin/sh\n")
+
+
+def test_containers_start_in_the_workdir(context: Path) -> None:
+    assert (context / "Dockerfile").read_text().endswith('CMD ["bash"]\nWORKDIR /workspace\n')
 
 
 def test_the_image_is_links_only(context: Path) -> None:
