@@ -64,14 +64,18 @@ def folder(job: Job) -> Iterator[Path]:
 
 
 def context(job: Job, folder: Path) -> Path:
-    """Prepare the build context below `folder`: the hashed files, or the root file system made from them."""
-    catalog, shop, sources = job.survey.catalog, job.shop, folder / "context"
-    sources.mkdir()
+    """Prepare the build context below `folder`: the hashed files, or the root file system made from them.
+
+    Its name is the input hash. A builder keeps what it was sent by the last part of its path, and takes a file of the same
+    size and time for the one it has; here all times are the epoch.
+    """
+    catalog, shop, sources = job.survey.catalog, job.shop, folder / "files" / job.step.input_hash
+    sources.mkdir(parents=True)
     contexts.stage(shop.settings, catalog, job.image, sources, job.survey.hashes[job.image.name])
     if job.image.rootfs is None:
         return sources
-    made = folder / "rootfs"
-    made.mkdir()
+    made = folder / "rootfs" / job.step.input_hash
+    made.mkdir(parents=True)
     lock = parse_packages((sources / PACKAGES_LOCK).read_text(encoding="utf-8"))
     epoch = int(catalog.epoch.timestamp())
     rootfs.prepare(job.image, lock, job.debs, overlay=sources / "rootfs", epoch=epoch, folder=made)

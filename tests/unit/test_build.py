@@ -110,6 +110,14 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(one, "APART", 0)
 
 
+def test_no_two_contexts_have_one_name_since_builders_keep_them_by_it(family: Family) -> None:
+    family.build()
+    family.write("os/Dockerfile", "FROM scratch\nCOPY --link y /\n")
+    family.build()
+    sent = [Path(target["context"]).name for target in family.buildx.baked]
+    assert len(sent) == len(set(sent)) == 8
+
+
 def test_a_family_is_built_parents_first_each_on_the_digest_of_its_parent(family: Family) -> None:
     results = family.build()
     assert family.states(results) == dict.fromkeys(("os", "app", "lab", "other"), "built")
