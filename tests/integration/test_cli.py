@@ -1,0 +1,160 @@
+"""The command line as people and CI use it, on real tools: what is built, what is reused, what is said, how it ends."""
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pipeline.engine import connect
+from pipeline.oci import Pinned
+from tests.integration.conftest import Stack
+from tests.integration.families import LINKS, Family, content, ended, tiny
+from tests.integration.images import forget, python_layer
+
+PYTHON = (
+    "FROM scratch AS unpacked\nADD python.tar /layer/\n"
+    "FROM scratch\nCOPY --link --from=unpacked /layer/ /\nENV PATH=/usr/bin:/bin HOME=/home/user\nUSER 1000:0\n"
+)
+
+
+@pytest.fixture
+def family(tmp_path: Path, stack: Stack) -> Family:
+    return tiny(tmp_path, stack)
+
+
+def actions(family: Family, *words: str) -> dict[str, str]:
+    planned = family.call("plan", "--json", *words)
+    assert planned.code == 0
+    return {step["image"]: step["action"] for step in planned.data}
+
+
+def states(built: object) -> dict[str, str]:
+    assert isinstance(built, list)
+    return {result["image"]: result["state"] for result in built}
+
+
+def test_what_is_built_is_then_reused(family: Family) -> None:
+    assert actions(family) == {"os": "build", "app": "build"}
+    first = family.call("build", "--json")
+    assert (first.code, states(first.data)) == (0, {"os": "built", "app": "built"})
+    assert "building os" in first.stderr
+    assert "building app" in first.stderr
+    assert len(family.tags()) == 2
+
+    assert actions(family) == {"os": "reuse", "app": "reuse"}
+    second = family.call("build", "--json")
+    assert (second.code, states(second.data)) == (0, {"os": "reused", "app": "reused"})
+    assert "building" not in second.stderr
+    assert [result["pinned"] for result in second.data] == [result["pinned"] for result in first.data]
+    assert family.left() == []
+
+
+def test_data_goes_to_stdout_only_when_asked_for(family: Family) -> None:
+    for verb in ("plan", "build", "plan"):
+        told = family.call(verb)
+        assert (told.code, told.stdout) == (0, "")
+        assert {"os", "app"} <= set(told.stderr.split())
+
+
+def test_the_definition_that_plan_prints_is_one_for_buildx(family: Family, stack: Stack) -> None:
+    printed = family.call("plan", "--bake")
+    done = subprocess.run(
+        [*stack.builder.command, "bake", "--file", "-", "--print"],
+        env=family.environment,
+        cwd=family.root,
+        input=printed.stdout,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(json.loads(done.stdout)["target"]) == {"os", "app"}
+    assert family.tags() == []
+
+
+def test_one_byte_builds_its_image_and_what_stands_on_it(family: Family) -> None:
+    family.image("lab", "parent: app\nvariant: lab\n", LINKS, data=b"lab")
+    before = family.call("build", "--json")
+    family.write("app/data", changed := secrets.token_bytes(1000))
+    assert actions(family) == {"os": "reuse", "app": "build", "lab": "build"}
+
+    explained = family.call("explain", "app", "--json")
+    differ = [part["name"] for part in explained.data["parts"] if part["state"] != "same"]
+    assert (explained.code, differ, explained.data["descendants"]) == (0, ["file:data"], ["lab"])
+    assert "file:data" in family.call("explain", "app").stderr
+
+    after = family.call("build", "--json")
+    assert states(after.data) == {"os": "reused", "app": "built", "lab": "built"}
+    assert after.of("os")["pinned"] == before.of("os")["pinned"]
+    assert content(Pinned.parse(after.of("app")["pinned"])) == {"data": changed}, "builders know files by size and time"
+    assert len(family.tags()) == 5
+
+
+def test_a_failing_image_stops_its_children_and_nobody_else(family: Family, tmp_path: Path) -> None:
+    family.image("sick", "parent: os\nvariant: sick\n", 'FROM base\nRUN ["/no/such/program"]\n')
+    family.image("child", "parent: sick\nvariant: child\n", LINKS, data=b"x")
+    built = family.call("build", "--json", "--statements", str(tmp_path / "said"), "--junit", str(tmp_path / "junit.xml"))
+    assert built.code == 5
+    assert states(built.data) == {"os": "built", "app": "built", "sick": "failed", "child": "aborted"}
+    table = built.stderr[built.stderr.index("image ") :]
+    assert {"os", "app", "sick", "child", "aborted"} <= set(table.split())
+    said = {path.parent.name for path in (tmp_path / "said").glob("*/built.json")}
+    assert said == {built.of(name)["pinned"].rpartition(":")[2] for name in ("os", "app")}
+    assert (tmp_path / "junit.xml").read_text().count("<testcase ") == 4
+    assert len(family.tags()) == 2
+    assert family.left() == []
+
+
+def test_builds_at_once_on_one_machine_and_on_another_give_one_candidate(family: Family, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "tools").parent.mkdir()
+    (elsewhere / "tools").symlink_to((family.cache / "tools").readlink())
+    runs = [family.start("build", "--json") for _ in range(2)]
+    runs.append(family.start("build", "--json", PIPELINE_CACHE=str(elsewhere)))
+    built = [ended(each) for each in runs]
+    assert [each.code for each in built] == [0, 0, 0]
+    assert len(family.tags()) == 2
+    assert {each.of("app")["pinned"] for each in built} == {str(family.repository.at(digest)) for digest in family.digests()} - {
+        built[0].of("os")["pinned"]
+    }
+    assert family.left() == []
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Iterator[Family]:
+    """A family whose one image has Python; each test adds an image of its own."""
+    family = Family(tmp_path_factory.mktemp("python"), stack)
+    family.image("python", "release: false\n", PYTHON)
+    family.write("python/python.tar", python_layer())
+    assert family.call("build").code == 0
+    yield family
+    engine = connect(family.environment, run=family.mark)
+    for digest in family.digests():
+        forget(engine, family.repository.at(digest))
+    engine.close()
+
+
+def test_a_changed_check_is_run_again_and_nothing_is_built(python: Family) -> None:
+    python.image("app", "parent: python\nvariant: app\nchecks: {cpu: [it]}\n", LINKS, data=b"x")
+    python.write("app/checks/test_it.py", "def test_it():\n    pass\n")
+    assert python.call("build", "app").code == 0
+    passed = python.call("test", "app", "--json")
+    assert (passed.code, [lane["outcome"] for lane in passed.data if lane["lane"] == "cpu"]) == (0, ["passed"])
+
+    python.write("app/checks/test_it.py", "def test_it():\n    assert 1 + 1 == 3\n")
+    assert set(actions(python, "app").values()) == {"reuse"}
+    failed = python.call("test", "app", "--json", "--lane", "cpu")
+    assert (failed.code, [lane["outcome"] for lane in failed.data]) == (6, ["failed"])
+    assert [lane["suite"] for lane in failed.data] != [lane["suite"] for lane in passed.data][:1]
+    assert "1 + 1" in failed.stderr
+    assert python.left() == []
+
+
+def test_a_new_image_builds_and_passes_its_checks_as_it_is(python: Family) -> None:
+    written = python.call("new", "fresh", "--parent", "python")
+    assert (written.code, written.stdout) == (0, "")
+    assert python.call("build", "fresh").code == 0
+    tested = python.call("test", "fresh", "--json", "--lane", "cpu")
+    assert (tested.code, [check["name"] for check in tested.data[0]["checks"]]) == (0, ["imports", "imports::test_python_starts"])
