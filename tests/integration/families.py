@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import signal
 import struct
 import subprocess
 import sys

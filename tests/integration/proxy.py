@@ -1,4 +1,4 @@
-"""A proxy in front of a registry that counts what goes through it."""
+"""A proxy in front of a registry that counts what goes through it, and can die."""
 
 import http.client
 import threading
@@ -16,6 +16,8 @@ class Traffic:
     requests: list[str] = field(default_factory=list)
     up: int = 0
     down: int = 0
+    dies_at: str = ""
+    """At the first request of this method the proxy hangs up, and nobody listens from then on."""
 
     def reset(self) -> None:
         self.requests.clear()
@@ -23,11 +25,11 @@ class Traffic:
 
 
 @contextmanager
-def counted(registry: str) -> Iterator[Traffic]:
-    """Serve `registry` (host and port) a second time on a free port of loopback."""
+def counted(registry: str, port: int = 0) -> Iterator[Traffic]:
+    """Serve `registry` (host and port) a second time on a port of loopback, by default a free one."""
     traffic = Traffic()
     handler = type("Handler", (_Handler,), {"registry": registry, "traffic": traffic})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), handler)
     traffic.host = f"localhost:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -46,6 +48,11 @@ class _Handler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def _forward(self) -> None:
+        if self.command == self.traffic.dies_at:
+            self.server.shutdown()
+            self.server.server_close()
+            self.close_connection = True
+            return
         body = self._body()
         upstream = http.client.HTTPConnection(self.registry, timeout=60)
         headers = {

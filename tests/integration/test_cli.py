@@ -3,21 +3,13 @@
 import json
 import secrets
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline.engine import connect
 from pipeline.oci import Pinned
 from tests.integration.conftest import Stack
 from tests.integration.families import LINKS, Family, content, ended, tiny
-from tests.integration.images import forget, python_layer
-
-PYTHON = (
-    "FROM scratch AS unpacked\nADD python.tar /layer/\n"
-    "FROM scratch\nCOPY --link --from=unpacked /layer/ /\nENV PATH=/usr/bin:/bin HOME=/home/user\nUSER 1000:0\n"
-)
 
 
 @pytest.fixture
@@ -120,41 +112,3 @@ def test_builds_at_once_on_one_machine_and_on_another_give_one_candidate(family:
         built[0].of("os")["pinned"]
     }
     assert family.left() == []
-
-
-@pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Iterator[Family]:
-    """A family whose one image has Python; each test adds an image of its own."""
-    family = Family(tmp_path_factory.mktemp("python"), stack)
-    family.image("python", "release: false\n", PYTHON)
-    family.write("python/python.tar", python_layer())
-    assert family.call("build").code == 0
-    yield family
-    engine = connect(family.environment, run=family.mark)
-    for digest in family.digests():
-        forget(engine, family.repository.at(digest))
-    engine.close()
-
-
-def test_a_changed_check_is_run_again_and_nothing_is_built(python: Family) -> None:
-    python.image("app", "parent: python\nvariant: app\nchecks: {cpu: [it]}\n", LINKS, data=b"x")
-    python.write("app/checks/test_it.py", "def test_it():\n    pass\n")
-    assert python.call("build", "app").code == 0
-    passed = python.call("test", "app", "--json")
-    assert (passed.code, [lane["outcome"] for lane in passed.data if lane["lane"] == "cpu"]) == (0, ["passed"])
-
-    python.write("app/checks/test_it.py", "def test_it():\n    assert 1 + 1 == 3\n")
-    assert set(actions(python, "app").values()) == {"reuse"}
-    failed = python.call("test", "app", "--json", "--lane", "cpu")
-    assert (failed.code, [lane["outcome"] for lane in failed.data]) == (6, ["failed"])
-    assert [lane["suite"] for lane in failed.data] != [lane["suite"] for lane in passed.data][:1]
-    assert "1 + 1" in failed.stderr
-    assert python.left() == []
-
-
-def test_a_new_image_builds_and_passes_its_checks_as_it_is(python: Family) -> None:
-    written = python.call("new", "fresh", "--parent", "python")
-    assert (written.code, written.stdout) == (0, "")
-    assert python.call("build", "fresh").code == 0
-    tested = python.call("test", "fresh", "--json", "--lane", "cpu")
-    assert (tested.code, [check["name"] for check in tested.data[0]["checks"]]) == (0, ["imports", "imports::test_python_starts"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Stack
-from tests.integration.families import Family, ended, marked, runs, tiny, until
+from tests.integration.families import Family, ended, runs, tiny, until
 
 STOPS_WITHIN = 15.0
 """Seconds: two rungs of 5 before a kill, and the cleaning up."""
