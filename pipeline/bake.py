@@ -7,6 +7,7 @@ Unknown keys of a definition are dropped in silence by buildx, and `${…}` in i
 import csv
 import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -51,6 +52,8 @@ _GONE = (
     "503 Service Unavailable",
     "Unavailable",
 )
+_BROKEN = re.compile(r"unexpected status from \w+ request to \S+: (5\d\d [A-Z][A-Za-z ]+)|blob upload (?:invalid|unknown)")
+"""What is said when a registry fails inside: where its disk is full, the answer to a second try can be all that is told."""
 _REFUSED = ("insufficient_scope", "unauthorized", "authorization failed", "denied", "401 Unauthorized", "403 Forbidden")
 
 
@@ -258,15 +261,26 @@ def _raise(failure: Failure, target: Target, builder: Builder, log: Path) -> NoR
     if _is_step(failure):
         lines = "\n".join(f"  {line}" for line in failure.tail)
         raise ToolFailed(f"`{target.name}` failed in `{failure.step}`: {_ending(error)}\n{lines}", hint=hint)
-    if failure.step.startswith("exporting") and any(text in error for text in _REFUSED):
-        host = target.repository.host
-        raise RegistryRefused(f"`{target.name}` cannot be pushed: {error}", hint=f"`docker login {host}`; {hint}")
+    if failure.step.startswith("exporting"):
+        _raise_for_push(failure, target, hint)
     if any(text in error for text in _GONE):
         raise Temporary(
             f"`{target.name}` cannot be built: builder `{builder.name}` or a registry does not answer: {error}",
             hint=f"`{names.COMMAND} doctor` tells which; {hint}",
         )
     raise ToolFailed(f"`{target.name}` cannot be built: {error}", hint=hint)
+
+
+def _raise_for_push(failure: Failure, target: Target, hint: str) -> None:
+    """Raise what the registry's answers tell, the last one and those after which BuildKit tried again."""
+    host = target.repository.host
+    if any(text in failure.error for text in _REFUSED):
+        raise RegistryRefused(f"`{target.name}` cannot be pushed: {failure.error}", hint=f"`docker login {host}`; {hint}")
+    if broken := _BROKEN.search("\n".join((failure.error, *failure.tail))):
+        raise Temporary(
+            f"`{target.name}` cannot be pushed: registry `{host}` answers `{broken[1] or broken[0]}`",
+            hint=f"its own log tells why; often its disk is full (`nox -s doctor` looks at this machine's); {hint}",
+        )
 
 
 def _is_passing(failure: Failure) -> bool:

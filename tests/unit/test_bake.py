@@ -231,6 +231,16 @@ def test_a_failed_step_is_not_tried_again(tmp_path: Path) -> None:
     assert len(run.asked) == 1
 
 
+@pytest.mark.parametrize("told", ["", "unexpected status from PUT request to http://x/y?a=b: 500 Internal Server Error"])
+def test_a_registry_that_fails_inside_is_temporary_whatever_it_answers_at_last(tmp_path: Path, told: str) -> None:
+    stream = recorded("registry-full").replace("unknown: blob upload invalid", told or "unknown: blob upload invalid")
+    error = failed(stream, tmp_path)
+    assert isinstance(error, Temporary)
+    answer = "500 Internal Server Error" if told else "blob upload invalid"
+    assert error.message == f"`app` cannot be pushed: registry `localhost:5601` answers `{answer}`"
+    assert "its disk is full" in error.hint
+
+
 def test_a_push_without_the_right_is_refused(tmp_path: Path) -> None:
     stream = recorded("push-fails").replace("connect: connection refused", "401 Unauthorized")
     assert isinstance(failed(stream, tmp_path), RegistryRefused)
