@@ -16,7 +16,7 @@ from typing import NoReturn
 from pipeline import names
 from pipeline.command import Runner
 from pipeline.console import Console
-from pipeline.errors import InputError, Interrupted, PipelineError, Terminated
+from pipeline.errors import InputError, Interrupted, PipelineError, Terminated, of_the_machine
 from pipeline.settings import Settings
 
 
@@ -40,6 +40,11 @@ def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if (fault := of_the_machine(error)) is None:
+            raise
+        console.error(fault)
+        return fault.exit_code
     return code
 
 

@@ -4,6 +4,7 @@ One class an exit code; what needs a name of its own derives from one of them an
 a `PipelineError` is a bug and ends with a traceback and exit code 1.
 """
 
+import errno
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -103,6 +104,20 @@ class Terminated(PipelineError):
     """The run was asked to end by SIGTERM."""
 
     exit_code = 143
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def of_the_machine(error: OSError) -> PipelineError | None:
+    """A full disk or a right that lacks, for callers that meet one which no edge has translated; `None` when it is a bug."""
+    if error.errno in _FULL:
+        return Temporary(f"the disk is full: {error}", hint="free some space, then run the same command again")
+    if error.errno in _FORBIDDEN and error.filename:
+        path = error.filename2 or error.filename
+        return InputError(f"`{path}` cannot be used: {error.strerror}", hint="make it yours, or name another folder")
+    return None
 
 
 SEVERITY = (1, 9, 8, 5, 6, 7, 75)

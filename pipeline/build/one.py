@@ -136,11 +136,14 @@ def _read(job: Job, digest: Digest) -> promises.Image:
 
 
 def _tag(job: Job, image: promises.Image, baked: Baked, begun: datetime) -> BuildResult:
+    """The record comes first, so that no run that is cut off leaves a candidate without one."""
+    pinned = job.tagged.repository.at(baked.digest)
+    statement = built_statement(_built(job, pinned, image, baked, begun))
+    record = records.write(job.shop.settings, baked.digest, "built", statement)
     digest = job.shop.registry.create_tag(job.tagged.repository, job.step.tag, image.manifest)
     if digest != baked.digest:
+        record.unlink(missing_ok=True)
         return _yield_to(job, digest, image)
-    pinned = job.tagged.repository.at(digest)
-    records.write(job.shop.settings, digest, "built", built_statement(_built(job, pinned, image, baked, begun)))
     ran = "no step ran" if baked.executed == 0 else f"{baked.executed} step{'s' if baked.executed > 1 else ''} ran"
     return BuildResult(
         image=job.image.name,

@@ -1,6 +1,5 @@
 """A whole plan: packages first, then images in the order of what they stand on."""
 
-import errno
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,7 +15,7 @@ from pipeline.build.stage import sweep
 from pipeline.catalog import Image
 from pipeline.catalog_locks import PACKAGES_LOCK
 from pipeline.debian import PackagesGone
-from pipeline.errors import Interrupted, PipelineError, Temporary, Terminated, ToolUnfit
+from pipeline.errors import Interrupted, PipelineError, Terminated, ToolUnfit, of_the_machine
 from pipeline.locks import parse_packages
 from pipeline.survey import Survey
 
@@ -171,9 +170,9 @@ def _reported(job: Job, do: Callable[[Job], BuildResult]) -> BuildResult:
     except (Interrupted, Terminated):
         raise
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if (fault := of_the_machine(error)) is None:
             raise
-        return _failed(job, Temporary(f"the disk is full: {error}", hint="free some space, then run the same command again"))
+        return _failed(job, fault)
     except PipelineError as error:
         return _failed(job, error)
 

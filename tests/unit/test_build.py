@@ -175,6 +175,16 @@ def test_a_record_of_the_build_is_kept_under_the_digest(family: Family) -> None:
     assert predicate["runDetails"]["metadata"]["invocationId"] == "run-1"
 
 
+def test_a_record_that_cannot_be_written_leaves_no_candidate_without_one(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Path:
+        raise PermissionError(13, "Permission denied", "/statements")
+
+    monkeypatch.setattr(one.records, "write", refuse)
+    result = family.build("os")["os"]
+    assert (result.exit_code, result.reason) == (2, "`/statements` cannot be used: Permission denied")
+    assert family.tags == set()
+
+
 def test_a_failed_image_stops_its_descendants_and_not_its_siblings(family: Family) -> None:
     family.image("leaf", "parent: lab\nvariant: leaf\n", LINKS)
     family.buildx.streams = {"lab": DATA / "run-fails.jsonl"}
@@ -306,6 +316,7 @@ def test_the_loser_of_a_race_goes_on_with_the_winners(family: Family) -> None:
     results = family.build("app")
     assert results["os"].state == "reused"
     assert results["os"].reason == "another run was faster"
+    assert len(list(family.settings.work.glob("statements/*/built.json"))) == 1, "what was dropped has no record"
     assert family.buildx.baked[1]["contexts"]["base"] == f"docker-image://{results['os'].pinned}"
     assert any("layer 1 of 1" in line for line in family.story.lines)
 

@@ -1,5 +1,6 @@
 """Exit codes are unique, and the worst of several is the one that the design lists first."""
 
+import errno
 import importlib
 import pkgutil
 from itertools import combinations, permutations
@@ -7,7 +8,7 @@ from itertools import combinations, permutations
 import pytest
 
 import pipeline
-from pipeline.errors import SEVERITY, CatalogError, InputError, PipelineError, ToolUnfit, worst
+from pipeline.errors import SEVERITY, CatalogError, InputError, PipelineError, Temporary, ToolUnfit, of_the_machine, worst
 
 
 def all_kinds(base: type[PipelineError]) -> list[type[PipelineError]]:
@@ -53,3 +54,20 @@ def test_an_error_is_its_message_and_its_hint() -> None:
 def test_a_catalog_error_lists_all_faults() -> None:
     assert CatalogError(["a:1: x", "b:2: y"]).message == "the catalog has 2 faults\n  a:1: x\n  b:2: y"
     assert CatalogError(["a:1: x"]).message.startswith("the catalog has 1 fault\n")
+
+
+def test_a_full_disk_and_a_right_that_lacks_are_the_machines() -> None:
+    assert isinstance(of_the_machine(OSError(errno.ENOSPC, "No space left on device")), Temporary)
+    refused = of_the_machine(PermissionError(errno.EACCES, "Permission denied", "/cache/locks"))
+    assert isinstance(refused, InputError)
+    assert refused.message == "`/cache/locks` cannot be used: Permission denied"
+    renamed = of_the_machine(OSError(errno.EROFS, "Read-only file system", "/tmp/x", None, "/cache/x"))
+    assert renamed is not None
+    assert renamed.message.startswith("`/cache/x` ")
+
+
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(errno.ENOENT, "x", "/x"), OSError("x"), PermissionError(errno.EPERM, "kill")]
+)
+def test_any_other_fault_of_the_system_is_a_bug(error: OSError) -> None:
+    assert of_the_machine(error) is None

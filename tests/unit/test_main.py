@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import verbs
 from pipeline.__main__ import main, parser
 from pipeline.verbs import VERBS
 
@@ -63,6 +64,17 @@ def test_a_registry_that_does_not_answer_is_exit_75_and_never_an_empty_plan(
     told = capsys.readouterr()
     assert told.out == ""
     assert "localhost:1" in told.err
+
+
+def test_a_folder_that_may_not_be_written_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def refused(_: object) -> int:
+        raise PermissionError(13, "Permission denied", "/root/x")
+
+    monkeypatch.setattr(verbs, "VERBS", {"plan": refused})
+    assert main(["plan", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+    assert "error: `/root/x` cannot be used: Permission denied" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
