@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import socket
 import struct
 import subprocess
 import sys
@@ -159,6 +160,12 @@ def until(met: Callable[[], object], what: str, seconds: float = 30.0) -> None:
     while not met():
         assert time.monotonic() < late, what
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of loopback where nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def share_tools(cache: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import Stack
-from tests.integration.families import Family, tiny
+from tests.integration.families import Family, free_port, tiny
 from tests.integration.proxy import counted
 
 
@@ -26,8 +26,7 @@ def test_a_registry_elsewhere_that_is_down_is_temporary(family: Family, verb: st
 
 
 def test_a_plan_starts_no_registry(family: Family) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
+    port = free_port()
     told = family.call("plan", "--candidates", f"localhost:{port}/team")
     assert told.code == 75
     assert re.search(rf"registry `localhost:{port}` cannot be reached: .*Connection refused", told.stderr)
