@@ -49,7 +49,7 @@ def build_image(job: Job) -> BuildResult:
                 _bake_again(job, wanted, folder, task, image)
             result = _tag(job, image, baked, begun)
             if result.state == "built":
-                _save_cache(job, wanted, task)
+                _save_cache(job, wanted, baked, task)
     return replace(result, seconds=time.monotonic() - started)
 
 
@@ -121,9 +121,14 @@ def _bake_again(job: Job, wanted: Target, folder: Path, task: Task, first: promi
         )
 
 
-def _save_cache(job: Job, wanted: Target, task: Task) -> None:
-    """The image stands; a cache that cannot be written only makes a later build slower."""
+def _save_cache(job: Job, wanted: Target, baked: Baked, task: Task) -> None:
+    """The image stands; a cache that cannot be written only makes a later build slower.
+
+    Where no step ran, the one that is there has it all; a builder that took it from there would run every step to write it.
+    """
     shop, log = job.shop, job.shop.settings.work / "logs" / f"{wanted.name}-cache.log"
+    if baked.executed == 0 and wanted.cache is not None and shop.registry.resolve(wanted.cache) is not None:
+        return
     fault = bake.save_cache(wanted, shop.bakery, log=log, task=task)
     if fault:
         shop.story.warn(f"the build cache of `{wanted.name}` was not written to `{wanted.cache}`: {fault}")

@@ -328,6 +328,13 @@ def test_neither_the_loser_of_a_race_nor_a_failed_image_writes_a_cache(family: F
     assert family.buildx.cached == []
 
 
+def test_where_no_step_ran_the_cache_that_is_there_is_left_alone(family: Family) -> None:
+    cache = family.repository.tag("buildcache-v1.0-os-zstd7")
+    family.registry.put_image(family.repository, tag=cache.name)
+    family.build("app")
+    assert family.buildx.cached == ["app"], "there is none of `app` yet"
+
+
 def test_a_tag_of_other_inputs_is_a_conflict(family: Family) -> None:
     family.buildx.before = race(family, "0" * 64)
     assert family.build("os")["os"].exit_code == TagConflict.exit_code
