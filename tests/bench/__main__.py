@@ -16,23 +16,22 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("subject", choices=["build"])
     parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
-    parser.add_argument("--registry", default="localhost:5601", help="where the images go, below bench/")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.parts) - PARTS.keys():
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    figures = measure(arguments.parts or list(PARTS), arguments.registry, sys.stderr if arguments.json else sys.stdout)
+    figures = measure(arguments.parts or list(PARTS), sys.stderr if arguments.json else sys.stdout)
     if arguments.json:
         json.dump([asdict(figure) for figure in figures], sys.stdout, indent=2)
     return 0 if all(figure.kept for figure in figures) else 1
 
 
-def measure(parts: Sequence[str], host: str, out: TextIO) -> list[Figure]:
+def measure(parts: Sequence[str], out: TextIO) -> list[Figure]:
     """All figures of the parts, told as they come, and the peak memory of all that the pipeline did for them."""
     figures = []
-    with copied(host) as family:
+    with copied() as family:
         for part in parts:
-            for figure in PARTS[part](family, host):
+            for figure in PARTS[part](family):
                 tell(figure, out)
                 figures.append(figure)
         figures.append(Figure("peak memory of the pipeline itself", family.memory / 1e6, "MB", at_most=300.0))

@@ -30,7 +30,7 @@ class Figure:
         return (self.at_most is None or self.value <= self.at_most) and (self.at_least is None or self.value >= self.at_least)
 
 
-def second(family: Family, host: str) -> Iterator[Figure]:
+def second(family: Family) -> Iterator[Figure]:
     """A build with nothing to do, and a plan."""
     built = family.verb("build")
     yield Figure(f"compressed size of {IMAGE}", built.of(IMAGE)["size"] / 1e9, "GB", at_most=0.75 * ONE_GZIP_LAYER / 1e9)
@@ -38,27 +38,27 @@ def second(family: Family, host: str) -> Iterator[Figure]:
     yield Figure("plan", min(family.verb("plan").seconds for _ in range(3)), "s", at_most=0.5)
 
 
-def thousand(family: Family, host: str) -> Iterator[Figure]:
+def thousand(family: Family) -> Iterator[Figure]:
     """Plans of generated families; `growth` is the time of four times as many images, for each of them."""
     with tempfile.TemporaryDirectory() as folder:
-        generated = Family(root=catalog_of(Path(folder), 1000), candidates=f"{host}/bench", cache=family.cache)
+        generated = Family(root=catalog_of(Path(folder), 1000), host=family.host, cache=family.cache)
         yield Figure("plan of 1,000 images", min(generated.verb("plan").seconds for _ in range(3)), "s", at_most=1.5)
         family.memory = max(family.memory, generated.memory)
     yield Figure("growth to 4,000 images", planning.seconds(4000) / planning.seconds(1000) / 4, "x", at_most=1.25)
 
 
-def relink(family: Family, host: str) -> Iterator[Figure]:
+def relink(family: Family) -> Iterator[Figure]:
     """A refreshed root file system below the family."""
     family.verb("build")
     family.edit_rootfs(GROUND)
     family.verb("build", GROUND)
-    with counted(host) as traffic:
-        took = family.verb("build", candidates=f"{traffic.host}/bench")
+    with counted(family.host) as traffic:
+        took = family.verb("build", through=traffic.host)
     yield Figure(f"relink of {IMAGE} and {CHILD} on a new {GROUND}", took.seconds, "s", at_most=5.0)
     yield Figure("  sent and loaded for it", _kilobytes(traffic), "kB", at_most=200.0)
 
 
-def emptied(family: Family, host: str) -> Iterator[Figure]:
+def emptied(family: Family) -> Iterator[Figure]:
     """The same on a builder that has seen nothing, each image alone."""
     family.verb("build")
     family.edit_rootfs(GROUND)
@@ -66,23 +66,23 @@ def emptied(family: Family, host: str) -> Iterator[Figure]:
     with family.with_empty_builder() as other:
         other.verb("build", GROUND)
         for image in (IMAGE, CHILD):
-            with counted(host) as traffic:
-                took = other.verb("build", image, candidates=f"{traffic.host}/bench")
+            with counted(family.host) as traffic:
+                took = other.verb("build", image, through=traffic.host)
             yield Figure(f"relink of {image} on an empty builder", took.seconds, "s", at_most=5.0)
             yield Figure("  sent and loaded for it", _kilobytes(traffic), "kB", at_most=100.0)
 
 
-def group(family: Family, host: str) -> Iterator[Figure]:
+def group(family: Family) -> Iterator[Figure]:
     """Another content of one lock group."""
     whole = family.verb("build").of(IMAGE)["size"]
     family.edit_group(IMAGE, GROUP)
-    with counted(host) as traffic:
-        took = family.verb("build", IMAGE, candidates=f"{traffic.host}/bench")
+    with counted(family.host) as traffic:
+        took = family.verb("build", IMAGE, through=traffic.host)
     yield Figure(f"{IMAGE} with another {GROUP}", took.seconds, "s")
     yield Figure("  sent of the whole image", 100 * traffic.up / whole, "%", at_most=5.0)
 
 
-def edited(family: Family, host: str) -> Iterator[Figure]:
+def edited(family: Family) -> Iterator[Figure]:
     """One requirement of the child edited, against everything."""
     family.verb("build")
     family.edit_group(CHILD, CHILD_GROUP)
@@ -94,11 +94,11 @@ def edited(family: Family, host: str) -> Iterator[Figure]:
     yield Figure(f"  of it {IMAGE}", image, "s")
 
 
-def against(family: Family, host: str) -> Iterator[Figure]:
+def against(family: Family) -> Iterator[Figure]:
     """The whole image against one gzip layer and `docker push`; half an hour on two cores."""
     built = family.verb("build")
     tools, ground = (built.of(name)["pinned"] for name in (TOOLS, GROUND))
-    theirs = peer.seconds(family, host, tools, ground, IMAGE)
+    theirs = peer.seconds(family, tools, ground, IMAGE)
     _, ours = _everything(family)
     yield Figure(f"{IMAGE} as one gzip layer, by docker push", theirs, "s")
     yield Figure(f"{IMAGE} by us", ours, "s")
@@ -106,9 +106,11 @@ def against(family: Family, host: str) -> Iterator[Figure]:
 
 
 def _everything(family: Family) -> tuple[float, float]:
-    """Seconds of a build in which every step runs again and every layer is compressed again, and those of the image."""
+    """Seconds of a build in which every step runs, and every layer is compressed and sent; and those of the image."""
     for name in (GROUND, TOOLS):
         family.edit_rootfs(name)
+    for name in (IMAGE, CHILD):
+        family.edit_groups(name)
     took = family.verb("build")
     return took.seconds, took.of(IMAGE)["seconds"]
 
@@ -117,7 +119,7 @@ def _kilobytes(traffic: Traffic) -> float:
     return (traffic.up + traffic.down) / 1e3
 
 
-PARTS: Mapping[str, Callable[[Family, str], Iterator[Figure]]] = {
+PARTS: Mapping[str, Callable[[Family], Iterator[Figure]]] = {
     "second": second,
     "thousand": thousand,
     "relink": relink,

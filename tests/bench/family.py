@@ -4,6 +4,7 @@ import json
 import os
 import secrets
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,9 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from pipeline import names
+from pipeline import daemons, names, services, toolchain
+from pipeline.command import Runner
+from pipeline.story import Silent
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = """
@@ -26,6 +29,10 @@ code = main(sys.argv[2:], os.environ)
 open(sys.argv[1], "w").write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 sys.exit(code)
 """
+
+
+INSTALL = "layer install /lock"
+"""How the images' Dockerfiles install a lock group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,20 +50,21 @@ class Ran:
 
 @dataclass(kw_only=True)
 class Family:
-    """A root with a copy of `images/`, whose candidates go where nobody else's do."""
+    """A root with a copy of `images/`, and a registry for its candidates."""
 
     root: Path
-    candidates: str
+    host: str
+    """Of the registry."""
     cache: Path
     memory: int = 0
     """Peak of all verbs so far, in bytes."""
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
-    def verb(self, *words: str, candidates: str | None = None) -> Ran:
-        """Run `pipeline WORDS --json`; its story goes to our stderr, and a failure ends the benchmark."""
+    def verb(self, *words: str, through: str | None = None) -> Ran:
+        """Run `pipeline WORDS --json`, by another host of the registry if so; a failure ends the benchmark."""
         with tempfile.NamedTemporaryFile() as told:
             verb, *rest = words
-            options = ("--root", str(self.root), "--candidates", candidates or self.candidates, "--json")
+            options = ("--root", str(self.root), "--candidates", f"{through or self.host}/bench", "--json")
             environment = {**self.environment, names.ENV_CACHE: str(self.cache)}
             started = time.monotonic()
             argv = [sys.executable, "-c", LAUNCH, told.name, verb, *options, *rest]
@@ -76,13 +84,14 @@ class Family:
         """Another content of one lock group's layer."""
         path = self.root / "images" / image / "Dockerfile"
         head, found, tail = path.read_text().partition(f" AS {stage}\n")
-        step, ended, rest = tail.partition("layer install /lock")
         assert found, f"{image} has no stage {stage}"
-        assert ended, f"{image} installs nothing in {stage}"
-        more = (
-            f" && echo {secrets.token_hex(16)} >/layer/opt/venv/bench && find /layer -exec touch -hd @$SOURCE_DATE_EPOCH {{}} +"
-        )
-        path.write_text(head + found + step + ended + more + rest)
+        path.write_text(head + found + tail.replace(INSTALL, f"{INSTALL} && {_another()}", 1))
+
+    def edit_groups(self, image: str) -> None:
+        """Another content of every lock group's layer."""
+        path = self.root / "images" / image / "Dockerfile"
+        first, *rest = path.read_text().split(INSTALL)
+        path.write_text(first + "".join(f"{INSTALL} && {_another()}{part}" for part in rest))
 
     @contextmanager
     def with_empty_builder(self) -> Iterator["Family"]:
@@ -93,7 +102,7 @@ class Family:
                 (self.cache / shared).mkdir(parents=True, exist_ok=True)
                 (cache / shared).symlink_to(self.cache / shared)
             environment = {name: text for name, text in self.environment.items() if name != names.ENV_BUILDER}
-            other = Family(root=self.root, candidates=self.candidates, cache=cache, environment=environment)
+            other = Family(root=self.root, host=self.host, cache=cache, environment=environment)
             try:
                 yield other
             finally:
@@ -102,9 +111,30 @@ class Family:
 
 
 @contextmanager
-def copied(host: str) -> Iterator[Family]:
-    """The project's family in a folder of its own, its candidates below `host/bench`."""
+def copied() -> Iterator[Family]:
+    """The project's family in a folder of its own, its candidates in a registry of its own that goes with it."""
     cache = Path(os.environ.get(names.ENV_CACHE) or user_cache_path(names.DISTRIBUTION, appauthor=False))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _registry(cache, Path(folder) / "registry") as host:
         shutil.copytree(ROOT / "images", Path(folder) / "images", symlinks=True)
-        yield Family(root=Path(folder), candidates=f"{host}/bench", cache=cache)
+        yield Family(root=Path(folder), host=host, cache=cache)
+
+
+@contextmanager
+def _registry(cache: Path, folder: Path) -> Iterator[str]:
+    run, here = Runner(os.environ), toolchain.Host.here(os.environ)
+    found = toolchain.find("registry", host=here, cache=cache, run=run)
+    if found.tool is None:
+        raise toolchain.missing("registry", found)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        host = f"localhost:{probe.getsockname()[1]}"
+    try:
+        services.start_registry(found.tool.path, at=host, host=here, cache=folder, story=Silent())
+        yield host
+    finally:
+        daemons.stop_all(services.folder(folder))
+
+
+def _another() -> str:
+    """A command that puts one more small file into a layer, as reproducibly as the rest."""
+    return f"echo {secrets.token_hex(16)} >/layer/opt/venv/bench && find /layer -exec touch -hd @$SOURCE_DATE_EPOCH {{}} +"

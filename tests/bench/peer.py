@@ -27,9 +27,9 @@ COPY --from=all /layer/ /
 """
 
 
-def seconds(family: Family, host: str, tools: str, ground: str, image: str) -> float:
+def seconds(family: Family, tools: str, ground: str, image: str) -> float:
     """From warm downloads to `image` in the registry: one step on `tools`, one layer on `ground`."""
-    name = f"{host}/bench/peer"
+    name = f"{family.host}/bench/peer"
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(family.root / "images" / image / "requirements", Path(folder) / "requirements")
         text = DOCKERFILE.format(tools=tools, ground=ground, token=secrets.token_hex(8))
