@@ -17,8 +17,10 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
-from pipeline import daemons, names, services, toolchain
+from pipeline import daemons, names, services, setup
 from pipeline.command import Runner
+from pipeline.readiness import Need
+from pipeline.settings import Settings
 from pipeline.story import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -98,9 +100,7 @@ class Family:
         """The same, with tools and downloads shared and a builder of its own that has seen nothing."""
         with tempfile.TemporaryDirectory() as folder:
             cache = Path(folder)
-            for shared in ("tools", "downloads"):
-                (self.cache / shared).mkdir(parents=True, exist_ok=True)
-                (cache / shared).symlink_to(self.cache / shared)
+            _share(self.cache, cache)
             environment = {name: text for name, text in self.environment.items() if name != names.ENV_BUILDER}
             other = Family(root=self.root, host=self.host, cache=cache, environment=environment)
             try:
@@ -121,18 +121,30 @@ def copied() -> Iterator[Family]:
 
 @contextmanager
 def _registry(cache: Path, folder: Path) -> Iterator[str]:
-    run, here = Runner(os.environ), toolchain.Host.here(os.environ)
-    found = toolchain.find("registry", host=here, cache=cache, run=run)
-    if found.tool is None:
-        raise toolchain.missing("registry", found)
+    folder.mkdir()
+    _share(cache, folder)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         host = f"localhost:{probe.getsockname()[1]}"
     try:
-        services.start_registry(found.tool.path, at=host, host=here, cache=folder, story=Silent())
+        setup.ensure(
+            frozenset({Need.REGISTRY}),
+            settings=Settings(root=ROOT, cache=folder),
+            registry_host=host,
+            run=Runner(os.environ),
+            story=Silent(),
+            environment=os.environ,
+        )
         yield host
     finally:
         daemons.stop_all(services.folder(folder))
+
+
+def _share(cache: Path, other: Path) -> None:
+    """Tools and downloads are the same for both."""
+    for shared in ("tools", "downloads"):
+        (cache / shared).mkdir(parents=True, exist_ok=True)
+        (other / shared).symlink_to(cache / shared)
 
 
 def _another() -> str:
