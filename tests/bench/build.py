@@ -128,3 +128,5 @@ PARTS: Mapping[str, Callable[[Family], Iterator[Figure]]] = {
     "edited": edited,
     "against": against,
 }
+LONGEST = "against"
+"""The part that must be asked for."""
