@@ -62,7 +62,7 @@ def get(name: str, shop: Workshop) -> None:
     spec, failures = specs()[name], list[str]()
     for way in ways(name, shop.host):
         try:
-            with shop.story.task(f"{name}: {_describe(name, way)}") as task:
+            with shop.story.task(f"{name}: {describe(name, way)}") as task:
                 _get_by(name, way, shop, task)
             return
         except (ToolFailed, ToolUnfit, Temporary) as error:
@@ -81,7 +81,8 @@ def _open(way: Getting, host: Host) -> bool:
     return not isinstance(way, Debian) or bool(host.suite and (way.unpack or host.root))
 
 
-def _describe(name: str, way: Getting) -> str:
+def describe(name: str, way: Getting) -> str:
+    """A way to get the tool, in words."""
     match way:
         case Debian():
             return f"{'files of' if way.unpack else 'installing'} {' '.join(way.packages)}"

@@ -12,7 +12,7 @@ from pipeline.builders import Builder, Reach
 from pipeline.command import Run
 from pipeline.dockerhost import EngineFound
 from pipeline.errors import PipelineError, ToolFailed, ToolUnfit
-from pipeline.install import get, ways, workshop
+from pipeline.install import describe, get, ways, workshop
 from pipeline.oci import Repository
 from pipeline.readiness import Act, Need, Seen, Step, look, plan
 from pipeline.settings import Settings
@@ -98,9 +98,10 @@ def _announce(steps: Sequence[Step], host: Host, *, go: bool, cache: Path, story
     if not gets:
         return
     cost = total(gets, host, go=go)
+    how = ", ".join(f"{step.tool} ({describe(step.tool, ways(step.tool, host)[0])})" for step in gets)
     story.say(
         f"needs {cost.peak / 1000:.1f} GB while it works ({cost.disk / 1000:.1f} GB stay), {cost.download} MB of downloads "
-        f"and about {max(1, round(cost.seconds / 60))} min: {_listed(gets)}"
+        f"and about {max(1, round(cost.seconds / 60))} min: {how}"
     )
     for step in gets:
         way = ways(step.tool, host)[0]
