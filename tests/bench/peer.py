@@ -9,13 +9,15 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pipeline import context, setup, surroundings
+from pipeline import context, setup, surroundings, toolchain
 from pipeline.command import Runner
 from pipeline.readiness import Need
 from pipeline.settings import Settings
 from pipeline.story import Silent
 from tests.bench.family import Family
 
+DISK = 40_000_000_000
+"""Bytes: the layer uncompressed in BuildKit, twice in the engine while it loads, and as gzip in the registry."""
 DOCKERFILE = """\
 FROM {tools} AS all
 ARG SOURCE_DATE_EPOCH
@@ -29,6 +31,7 @@ COPY --from=all /layer/ /
 
 def seconds(family: Family, tools: str, ground: str, image: str) -> float:
     """From warm downloads to `image` in the registry: one step on `tools`, one layer on `ground`."""
+    toolchain.require_space("one layer in an engine", DISK, family.cache, remedy="free some space, and name the part again")
     name = f"{family.host}/bench/peer"
     with tempfile.TemporaryDirectory() as folder:
         shutil.copytree(family.root / "images" / image / "requirements", Path(folder) / "requirements")
@@ -58,7 +61,12 @@ def _build(family: Family, folder: Path, name: str) -> tuple[list[str], Mapping[
     )
     assert ready.builder is not None
     argv = [*ready.builder.command, "--builder", ready.builder.name, "build", str(folder), "--build-arg", "SOURCE_DATE_EPOCH=0"]
-    argv += ["--secret", "id=index-url,env=INDEX_URL", "--output", f"type=docker,name={name},compression=uncompressed,dest=-"]
+    argv += [
+        "--secret",
+        "id=index-url,env=INDEX_URL",
+        "--output",
+        f"type=docker,name={name},compression=uncompressed,force-compression=true,dest=-",
+    ]
     if around.certificates:
         argv += ["--secret", f"id=ca,src={around.certificates}"]
     return argv, {**os.environ, **ready.builder.environment, "INDEX_URL": around.index_url}
