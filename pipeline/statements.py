@@ -34,6 +34,8 @@ class Outcome(Enum):
         raise TypeError("an outcome has no truth value: compare it with `Outcome.PASSED`")
 
 
+NOT_SELECTED = "not selected"
+"""Why a check did not run that a selection left out."""
 WORST_FIRST = (Outcome.ERROR, Outcome.FAILED, Outcome.INFRASTRUCTURE, Outcome.NOT_RUN, Outcome.PASSED)
 
 

@@ -11,12 +11,13 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pipeline.check.suite import Listed
-from pipeline.statements import WORST_FIRST, Checked, Outcome
+from pipeline.statements import NOT_SELECTED, WORST_FIRST, Checked, Outcome
 
-NOT_SELECTED = "not selected"
 NO_TESTS = 5
 """pytest's exit status when nothing was selected."""
+TAKEN_OUT = "never ran: something left it out, or ended the run before it"
 ENDS = {
+    4: "was refused by pytest, as for a `-k` that is no expression (exit status 4)",
     124: "timed out (exit status 124)",
     127: "its program was not found (exit status 127)",
     132: "crashed: illegal instruction (exit status 132)",
@@ -197,7 +198,7 @@ def _test(check: Listed, name: str, test: _Test, result: _Result, ending: Ending
     if name == result.running and not (test.outcome == "error" and test.reason):
         outcome, reason = ending.outcome, ending.says or "its run ended in the middle of it"
     elif test.outcome is None:
-        outcome, reason = _unreached(ending)
+        outcome, reason = (Outcome.ERROR, TAKEN_OUT) if result.finished and not ending.says else _unreached(ending)
     return Checked(
         name=f"{check.name}::{name.partition('::')[2]}",
         image=check.image,

@@ -9,7 +9,7 @@ from pipeline import records
 from pipeline.catalog import Catalog
 from pipeline.check import suite as suites
 from pipeline.check.lane import Limits, run_inside
-from pipeline.check.results import NOT_SELECTED, Found
+from pipeline.check.results import Found
 from pipeline.check.service import run_outside
 from pipeline.check.suite import Suite
 from pipeline.command import Run
@@ -18,7 +18,7 @@ from pipeline.errors import CheckFailed, NothingSelected, PipelineError, Tempora
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.settings import Settings
-from pipeline.statements import Checked, Lane, Outcome, Tested, overall, tested_statement
+from pipeline.statements import NOT_SELECTED, Checked, Lane, Outcome, Tested, overall, tested_statement
 from pipeline.story import Story
 
 LANES: tuple[Lane, ...] = ("cpu", "gpu")

@@ -16,7 +16,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -105,12 +105,21 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
         note_file(report.nodeid, "not-run", skip_reason(report))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Expect every test that a file holds: one that anything takes out later did not run, and that is no pass."""
+    entry(item)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    """Expect nothing of the tests that `-k` left out."""
+    for item in items:
+        if item.config.option.keyword:
+            state["tests"].pop(item.nodeid, None)
+
+
+def pytest_collection_finish() -> None:
     """Write down what will run, before any of it does."""
-    with lock:
-        for item in session.items:
-            entry(item)
-        write()
+    write()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

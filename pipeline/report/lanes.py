@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pipeline.report.tables import COLOURS, gigabytes, table
-from pipeline.statements import Checked, Lane, Outcome, Tested
+from pipeline.statements import NOT_SELECTED, Checked, Lane, Outcome, Tested
 
 if TYPE_CHECKING:
     from pipeline.check import Subject
@@ -55,19 +55,25 @@ def _candidate(subject: "Subject | None") -> tuple[str, str]:
 
 
 def _cell(tested: Tested | None) -> Text:
-    """`passed, 10 checks` or `failed, 1 of 10` or `not-run: no NVIDIA driver on this machine`."""
+    """`passed, 10 checks` or `failed, 1 of 10` or `not-run: no NVIDIA driver on this machine`; what a selection left out."""
     if tested is None:
         return Text("")
-    checks, word = _whole(tested), tested.outcome.value
+    checks, word = _meant(tested), tested.outcome.value
     said = f"{word}, {_count(checks)}" if tested.outcome is Outcome.PASSED else f"{word}: {_first_line(tested.reason)}"
     if tested.outcome in BAD and checks:
         said = f"{word}, {sum(check.outcome in BAD for check in checks)} of {_count(checks)}"
-    return Text(said, style=COLOURS[word])
+    left_out = len(_whole(tested)) - len(checks)
+    return Text(f"{said}; {left_out} {NOT_SELECTED}" if checks and left_out else said, style=COLOURS[word])
 
 
 def _whole(tested: Tested) -> list[Checked]:
     """The checks themselves, without their tests."""
     return [check for check in tested.checks if "::" not in check.name]
+
+
+def _meant(tested: Tested) -> list[Checked]:
+    """Those that no selection left out."""
+    return [check for check in _whole(tested) if check.reason != NOT_SELECTED]
 
 
 def _count(checks: Sequence[Checked]) -> str:
@@ -77,7 +83,7 @@ def _count(checks: Sequence[Checked]) -> str:
 def _troubles(tested: Tested) -> list[str]:
     """Every check that is bad, with the command that runs it again and keeps the container; rungs and what was left out."""
     lines = []
-    for check in _whole(tested):
+    for check in _meant(tested):
         if check.outcome in BAD:
             lines.append(f"{tested.image} {tested.lane} {check.name} {check.outcome.value}: {check.reason}")
             lines.append(f"  again: nox -s test -- {tested.image} --lane {tested.lane} -k {check.name} --keep")

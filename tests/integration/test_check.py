@@ -195,6 +195,7 @@ def test_a_failure_is_told_with_its_place_and_recorded(bench: Bench, python: Pin
         ),
         ("import nothing\ndef test_it(): pass", Outcome.ERROR, "ModuleNotFoundError: No module named 'nothing'"),
         ("def helper(): pass", Outcome.ERROR, "the file holds no test"),
+        ("import pytest\ndef test_it(): pytest.exit('enough', returncode=0)\ndef test_b(): pass", Outcome.ERROR, "never ran"),
         ("import pytest\n@pytest.fixture\ndef x(): 1 / 0\ndef test_it(x): pass", Outcome.ERROR, "setup failed: "),
         ("import os\ndef test_it(): os.remove(os.environ['PIPELINE_RESULT'])\ndef test_b(): os._exit(0)", Outcome.ERROR, ""),
         (
@@ -230,6 +231,17 @@ def test_a_lane_that_does_not_end_is_killed_and_says_which_test_ran(bench: Bench
     assert found(tested, "slow::test_fine").outcome is Outcome.PASSED
     assert found(tested, "slow::test_slow").reason == "timed out: the lane did not end within 5 s"
     assert found(tested, "slow::test_after").reason == "not reached: the run timed out: the lane did not end within 5 s"
+
+
+def test_a_test_that_a_conftest_takes_out_is_no_pass(bench: Bench, python: Pinned) -> None:
+    take_out = "def pytest_collection_modifyitems(items):\n    items[:] = [item for item in items if item.name != 'test_b']"
+    tell = "\n    items[0].config.hook.pytest_deselected(items=[item for item in items if item.name == 'test_b'])"
+    code = "def test_a(): pass\ndef test_b(): assert 0"
+    for told in ("", tell):
+        conftest = take_out.replace("\n", f"{told}\n", 1) if told else take_out
+        tested = run(bench, python, {"child/test_two.py": code, "child/conftest.py": conftest})
+        assert tested.outcome is Outcome.ERROR
+        assert found(tested, "two::test_b").reason.startswith("never ran: ")
 
 
 def test_a_selection_runs_a_part_and_records_nothing(bench: Bench, python: Pinned) -> None:

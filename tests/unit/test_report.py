@@ -72,6 +72,15 @@ def shown(what: RenderableType) -> str:
     return "\n".join(line for line in lines if not line or set(line) != {"─"}).strip("\n") + "\n"
 
 
+def test_the_table_counts_only_what_was_selected_and_says_so() -> None:
+    left_out = [checked(name, Outcome.NOT_RUN, "not selected") for name in ("two", "three")]
+    good = lane("nlp", "cpu", Outcome.PASSED, "", checked("one"), *left_out)
+    bad = lane("nlp", "gpu", Outcome.FAILED, "", checked("one", Outcome.FAILED, "3 is not 4"), *left_out)
+    told = shown(report.lanes_table((good, bad)))
+    assert "passed, 1 check; 2 not selected   failed, 1 of 1 check; 2 not selected\n" in told
+    assert "two" not in told
+
+
 def test_the_table_says_what_passed_what_could_not_run_and_why_and_how_to_use_it() -> None:
     assert shown(report.lanes_table(TESTED, SUBJECTS)) == (
         "image   candidate               size      cpu                                   gpu\n"

@@ -95,6 +95,13 @@ def test_a_check_that_the_file_lacks_is_an_error() -> None:
     assert found.checks[-1].reason == "the file holds no test"
 
 
+def test_a_test_that_the_file_holds_and_that_never_ran_undoes_the_pass() -> None:
+    tests = {f"{FILE}::test_a": passed(), f"{FILE}::test_b": passed(outcome=None)}
+    outcome, reason = whole(judge(result(tests)))
+    assert outcome is Outcome.ERROR
+    assert reason == "test_b: never ran: something left it out, or ended the run before it"
+
+
 def test_with_a_selection_a_check_without_a_test_was_not_selected() -> None:
     found = judge(result({f"{FILE}::test_a": passed()}), 0, ONE, TWO, selected=True)
     assert (found.checks[-1].outcome, found.checks[-1].reason) == (Outcome.NOT_RUN, "not selected")
