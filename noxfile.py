@@ -35,8 +35,8 @@ def environment(session: nox.Session, lock: str) -> str:
 
 
 def run(session: nox.Session, *argv: str) -> None:
-    """Run a program; Ctrl-C gives it time to stop what it started."""
-    session.run(*argv, external=True, interrupt_timeout=40.0, terminate_timeout=20.0)
+    """Run a program, its stdout and stderr apart; Ctrl-C gives it time to stop what it started."""
+    session.run(*argv, external=True, stderr=None, interrupt_timeout=40.0, terminate_timeout=20.0)
 
 
 def verb(name: str, summary: str) -> None:
