@@ -231,7 +231,7 @@ def _on_path(way: OnPath, host: Host) -> Iterator[tuple[Path, str]]:
     for place in (*host.folders, *extra):
         for name in way.names:
             path = place / name
-            if path.is_file() and os.access(path, os.X_OK):
+            if os.access(path, os.X_OK) and path.is_file():
                 yield path, ""
 
 

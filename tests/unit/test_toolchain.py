@@ -135,6 +135,12 @@ def test_an_unfit_tool_on_path_is_passed_over_for_a_fit_one_behind_it(tmp_path: 
     assert found.unfit == (f"`{old}`: 0.9.1 is older than 0.14.0",)
 
 
+def test_a_folder_of_path_that_cannot_be_looked_into_is_passed_over(tmp_path: Path) -> None:
+    fit = program(tmp_path / "b", "docker-buildx", go_binary(*BUILDX))
+    found = find("buildx", host=host(tmp_path / ("x" * 300), tmp_path / "b"), cache=tmp_path / "c", run=Mouth(""))
+    assert found.tool == toolchain.Tool("buildx", "0.38.2", fit)
+
+
 def test_a_forbidden_version_is_never_used() -> None:
     spec = specs()["buildx"].model_copy(update={"forbidden": ("0.33.1",)})
     assert spec.unfit("v0.33.1") == "v0.33.1 is never to be used"
