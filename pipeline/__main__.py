@@ -6,7 +6,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -22,7 +22,17 @@ from pipeline.settings import Settings
 
 def run() -> NoReturn:
     """The `pipeline` command."""
+    _open_what_is_closed()
     sys.exit(main(sys.argv[1:], os.environ))
+
+
+def _open_what_is_closed() -> None:
+    """Give a process that was started without stdin, stdout or stderr an empty one, so that no file of ours gets its number."""
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            number = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "r" if name == "stdin" else "w", encoding="utf-8"))
 
 
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
@@ -120,7 +130,7 @@ def _verb(
 
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     root = arguments.root or environment.get(names.ENV_ROOT)
-    root = Path(root).resolve() if root else _find_root(Path.cwd())
+    root = _folder(root) if root else _find_root(_here())
     return Settings(
         root=root,
         cache=_cache(environment),
@@ -134,10 +144,24 @@ def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
 
 def _cache(environment: Mapping[str, str]) -> Path:
     if chosen := environment.get(names.ENV_CACHE):
-        return Path(chosen).resolve()
+        return _folder(chosen)
     from platformdirs import user_cache_path
 
     return user_cache_path(names.DISTRIBUTION, appauthor=False)
+
+
+def _folder(chosen: str | Path) -> Path:
+    """A folder that the user named, where no shell may have read the `~`."""
+    with suppress(RuntimeError):
+        chosen = Path(chosen).expanduser()
+    return (Path(chosen) if Path(chosen).is_absolute() else _here() / chosen).resolve()
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError as error:
+        raise InputError("the folder that you stand in is gone", hint="go to another one") from error
 
 
 def _find_root(start: Path) -> Path:

@@ -107,11 +107,14 @@ class Terminated(PipelineError):
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
 
 
 def of_the_machine(error: OSError) -> PipelineError | None:
-    """A full disk or a right that lacks, for callers that meet one which no edge has translated; `None` when it is a bug."""
+    """A full disk, a right that lacks, a file where a folder must be: for callers that meet what no edge has translated.
+
+    `None` when it is a bug.
+    """
     if error.errno in _FULL:
         return Temporary(f"the disk is full: {error}", hint="free some space, then run the same command again")
     if error.errno in _FORBIDDEN and error.filename:

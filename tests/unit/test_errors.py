@@ -64,6 +64,7 @@ def test_a_full_disk_and_a_right_that_lacks_are_the_machines() -> None:
     renamed = of_the_machine(OSError(errno.EROFS, "Read-only file system", "/tmp/x", None, "/cache/x"))
     assert renamed is not None
     assert renamed.message.startswith("`/cache/x` ")
+    assert isinstance(of_the_machine(NotADirectoryError(errno.ENOTDIR, "Not a directory", "/file/locks")), InputError)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,33 @@ def test_a_folder_that_may_not_be_written_is_no_bug(
     assert "error: `/root/x` cannot be used: Permission denied" in capsys.readouterr().err
 
 
+def test_a_home_in_a_variable_is_the_home_and_no_folder_of_that_name(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["plan"], {"PIPELINE_ROOT": "~/family", "PIPELINE_CACHE": "~/cache"}) == 2
+    assert f"`{tmp_path}/family/images/catalog.yaml`" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_gone_is_exit_2(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert main(["plan"], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+    assert "the folder that you stand in is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_its_standard_streams_ends_as_with_them(closed: str, tmp_path: Path) -> None:
+    command = f'"$0" -m pipeline plan nowhere --root "$1" {closed}'
+    argv = ["sh", "-c", command, sys.executable, str(FAMILY)]
+    told = subprocess.run(argv, cwd=FAMILY, env={**os.environ, "PIPELINE_CACHE": str(tmp_path)}, capture_output=True, timeout=60)
+    assert told.returncode == 2
+    assert b"Traceback" not in told.stderr
+
+
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_run_without_a_traceback(signum: signal.Signals, code: int) -> None:
     program = (
