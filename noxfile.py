@@ -87,7 +87,7 @@ def types(session: nox.Session, python: str) -> None:
 @own
 def unit(session: nox.Session, python: str) -> None:
     """Run the unit tests: no network, no Docker."""
-    run(session, python, "-m", "pytest", "tests/unit", *session.posargs)
+    run(session, python, "-m", "pytest", "tests/unit", "-n", "auto", *session.posargs)
 
 
 @own
