@@ -25,6 +25,8 @@ from pipeline.oci import MANIFEST_TYPES, Config, Descriptor, Digest, Manifest, P
 CONNECT_SECONDS, READ_SECONDS = 5, 60
 MANIFEST_LIMIT = 4 * 2**20
 """Bytes; what the distribution specification asks registries to support."""
+TAGS_LIMIT = 16 * 2**20
+"""Largest page of a list of tags."""
 BLOB_LIMIT = 64 * 2**20
 """Bytes of a blob that is held in memory; larger ones are streamed."""
 PATIENCE = 60
@@ -116,7 +118,7 @@ class Registry:
         with closing(self._request("GET", repository, f"blobs/{descriptor.digest}")) as answer:
             if answer.status_code != 200:
                 self._fail(answer, f"`{what}` cannot be read")
-            for chunk in self._chunks(answer, what):
+            for chunk in self._chunks(answer, f"`{what}`"):
                 hashed.update(chunk)
                 size += len(chunk)
                 if size > descriptor.size:
@@ -189,11 +191,7 @@ class Registry:
     def _manifest_bytes(self, answer: requests.Response, what: str) -> bytes:
         if answer.status_code != 200:
             self._fail(answer, f"`{what}` cannot be read")
-        body = b""
-        for chunk in self._chunks(answer, what):
-            body += chunk
-            if len(body) > MANIFEST_LIMIT:
-                raise ToolFailed(f"the manifest of `{what}` has more than {MANIFEST_LIMIT} bytes")
+        body = self._body(answer, f"the manifest of `{what}`", MANIFEST_LIMIT)
         told = answer.headers.get("Docker-Content-Digest")
         if told and told != str(Digest.of(body)):
             raise ToolFailed(f"the registry says that `{what}` is `{told}`, but sent `{Digest.of(body)}`")
@@ -203,17 +201,24 @@ class Registry:
         if answer.status_code != 200:
             self._fail(answer, f"the tags of `{repository}` cannot be listed")
         try:
-            return [str(tag) for tag in answer.json()["tags"] or ()]
-        except (ValueError, KeyError, TypeError, requests.RequestException) as error:
+            listed = json.loads(self._body(answer, f"the list of tags of `{repository}`", TAGS_LIMIT))
+            return [str(tag) for tag in listed["tags"] or ()]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ToolFailed(f"the list of tags of `{repository}` cannot be read: {error!r}") from error
+
+    def _body(self, answer: requests.Response, what: str, limit: int) -> bytes:
+        body = bytearray()
+        for chunk in self._chunks(answer, what):
+            body += chunk
+            if len(body) > limit:
+                raise ToolFailed(f"{what} has more than {limit} bytes")
+        return bytes(body)
 
     def _chunks(self, answer: requests.Response, what: str) -> Iterator[bytes]:
         try:
             yield from answer.iter_content(CHUNK)
         except requests.RequestException as error:
-            raise Temporary(
-                f"the connection broke while `{what}` was read: {error}", hint="run the same command again"
-            ) from error
+            raise Temporary(f"the connection broke while {what} was read: {error}", hint="run the same command again") from error
 
     def _fail(self, answer: requests.Response, what: str) -> NoReturn:
         host, status = urlsplit(answer.url).netloc, answer.status_code
@@ -262,7 +267,7 @@ def _reason(answer: requests.Response) -> str:
 def _errors(answer: requests.Response) -> list[Mapping[str, object]]:
     try:
         listed = json.loads(_text(answer))["errors"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return []
     return [error for error in listed if isinstance(error, dict)] if isinstance(listed, list) else []
 

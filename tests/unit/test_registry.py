@@ -166,10 +166,25 @@ def test_pages_that_go_in_circles_or_elsewhere_are_an_error(server: FakeRegistry
         client.tags(server.repository())
 
 
-@pytest.mark.parametrize("body", [b"not json", b"[]", b"{}", b'{"tags": 3}'])
+@pytest.mark.parametrize("body", [b"not json", b"[]", b"{}", b'{"tags": 3}', b"[" * 100_000])
 def test_an_unreadable_list_of_tags_is_not_an_empty_one(server: FakeRegistry, client: Registry, body: bytes) -> None:
     server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, body)]
     with pytest.raises(ToolFailed, match="cannot be read"):
+        client.tags(server.repository())
+
+
+def test_a_list_of_tags_that_breaks_off_is_temporary(server: FakeRegistry, client: Registry) -> None:
+    server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, b'{"tags": [', length=100)]
+    with pytest.raises(Temporary, match="the connection broke while the list of tags"):
+        client.tags(server.repository())
+
+
+def test_a_list_of_tags_without_end_is_not_read_to_its_end(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "TAGS_LIMIT", 100)
+    server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, b" " * 101)]
+    with pytest.raises(ToolFailed, match="more than 100 bytes"):
         client.tags(server.repository())
 
 
