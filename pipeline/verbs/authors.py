@@ -41,7 +41,12 @@ def plan_verb(call: Call) -> int:
     if call.arguments.bake:
         from pipeline import build, surroundings
 
-        print_json(build.definition(found, call.settings, surroundings.read(call.environment)))
+        definition = build.definition(found, call.settings, surroundings.read(call.environment))
+        print_json(definition)
+        if not definition["target"]:
+            call.console.warn(
+                "buildx has nothing to build here, and takes no empty definition: `--rebuild` defines what exists too"
+            )
     elif call.arguments.json:
         print_json(report.plan_json(found.steps))
     else:

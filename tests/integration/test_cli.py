@@ -40,6 +40,7 @@ def test_what_is_built_is_then_reused(family: Family) -> None:
     second = family.call("build", "--json")
     assert (second.code, states(second.data)) == (0, {"os": "reused", "app": "reused"})
     assert "building" not in second.stderr
+    assert "buildx has nothing to build here" in family.call("plan", "--bake").stderr
     assert [result["pinned"] for result in second.data] == [result["pinned"] for result in first.data]
     assert family.left() == []
 
