@@ -1,7 +1,7 @@
 """The pipeline's verbs and the project's own checks, one session each: `nox -s build test`, `nox -s selftest`.
 
 Words after `--` go to the session: `nox -s test -- nlp -k bert --keep`. nox flattens exit codes to 1; whoever needs
-the pipeline's own calls `python -m pipeline VERB`.
+the pipeline's own calls `.nox/pipeline/bin/python -m pipeline VERB`.
 """
 
 import hashlib
