@@ -25,7 +25,7 @@ AROUND = Surroundings(
 )
 
 
-def target(*, links: bool = True, fresh: bool = False, context: str = "/work/app") -> Target:
+def target(*, links: bool = True, fresh: bool = False, context: str = "/src/app") -> Target:
     return Target(
         name="app",
         repository=FAMILY,
@@ -48,7 +48,7 @@ def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
         "group": {"default": {"targets": ["app"]}},
         "target": {
             "app": {
-                "context": "/work/app",
+                "context": "/src/app",
                 "dockerfile": "Dockerfile",
                 "contexts": {"base": f"docker-image://localhost:5601/candidates/family@{PARENT}"},
                 "platforms": ["linux/amd64"],
