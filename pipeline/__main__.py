@@ -137,7 +137,6 @@ def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         candidates=arguments.candidates or environment.get(names.ENV_CANDIDATES) or None,
         releases=arguments.releases or environment.get(names.ENV_RELEASES) or None,
         builder=getattr(arguments, "builder", None) or environment.get(names.ENV_BUILDER) or None,
-        ci=bool(environment.get("CI")),
         statements=getattr(arguments, "statements", None),
     )
 

@@ -77,7 +77,7 @@ class Console:
                 with self._bar(title, total, unit) as task:
                     yield task
             else:
-                with self._heart(title, total, unit) as task:
+                with self._heart(title, total) as task:
                     yield task
         except BaseException:
             self._print(f"[red]✗[/] {escape(title)} [dim]{_seconds(time.monotonic() - started)}[/]")
@@ -104,8 +104,8 @@ class Console:
                     self._live = None
 
     @contextmanager
-    def _heart(self, title: str, total: int | None, unit: str) -> Iterator[Task]:
-        beat = _Heartbeat(self, title, total, unit)
+    def _heart(self, title: str, total: int | None) -> Iterator[Task]:
+        beat = _Heartbeat(self, title, total)
         beat.start()
         try:
             yield beat
@@ -131,9 +131,9 @@ class _Bar:
 class _Heartbeat(threading.Thread):
     """Tells every `HEARTBEAT` seconds that the task still runs."""
 
-    def __init__(self, console: Console, title: str, total: int | None, unit: str) -> None:
+    def __init__(self, console: Console, title: str, total: int | None) -> None:
         super().__init__(daemon=True)
-        self._console, self._title, self._total, self._unit = console, title, total, unit
+        self._console, self._title, self._total = console, title, total
         self._done, self._note, self._over = 0, "", threading.Event()
 
     def advance(self, amount: int) -> None:

@@ -18,8 +18,6 @@ class Settings:
     """Where promotions write, in place of the catalog's `releases`."""
     builder: str | None = None
     """A buildx builder of the user's, in place of our own."""
-    ci: bool = False
-    """Whether a CI system runs us (folds, no live progress)."""
     statements: Path | None = None
     """Where unsigned statements go, in place of `.pipeline/statements`."""
 

@@ -42,7 +42,8 @@ def build_verb(call: Call) -> int:
         run_id=call.run_id,
     )
     twice = call.arguments.twice
-    results = build.build(lambda: survey_of(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
+    with call.console.fold("building"):
+        results = build.build(lambda: survey_of(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
     hand_out(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
     return worst([result.exit_code for result in results])
@@ -71,7 +72,8 @@ def test_verb(call: Call) -> int:
     arguments = call.arguments
     lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
     options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep)
-    tested = check.check(subjects, options, bench)
+    with call.console.fold("checking"):
+        tested = check.check(subjects, options, bench)
     hand_out(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
     call.console.show(report.lanes_table(tested, subjects))
     summarise(call, report.lanes_markdown(tested, subjects))
