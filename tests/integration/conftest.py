@@ -31,9 +31,12 @@ class Stack:
         return self.candidates.partition("/")[0]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    """Cheap when both run already; the pipeline's variables (`PIPELINE_BUILDER`, …) choose others."""
+    """Whatever a verb may need, so that no test depends on what ran before; cheap when all is there.
+
+    The pipeline's variables (`PIPELINE_BUILDER`, …) choose others.
+    """
     environment = dict(os.environ)
     host = Repository.parse(environment.get(names.ENV_CANDIDATES) or "localhost:5601/candidates").host
     settings = Settings(
@@ -42,7 +45,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
         builder=environment.get(names.ENV_BUILDER) or None,
     )
     ready = setup.ensure(
-        frozenset({Need.BUILDER, Need.REGISTRY}),
+        frozenset(Need),
         settings=settings,
         registry_host=host,
         run=Runner(environment),
