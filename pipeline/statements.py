@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pipeline.gpus import Gpu
 from pipeline.oci import Pinned
 
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -94,6 +95,20 @@ class Checked(Record):
     """Figures and facts that the check recorded; `<name>.floor` is the limit of `<name>`."""
 
 
+class Reference(Record):
+    """What a known-good image did with the same GPUs; tells a sick machine from a sick image."""
+
+    subject: str = ""
+    """`repository@sha256:…`; empty where there is none."""
+    origin: str
+    """Where it comes from, or why there is none."""
+    before: Outcome | None = None
+    after: Outcome | None = None
+    """Set when the image did not pass."""
+    reason: str = ""
+    """Why it did not pass."""
+
+
 class Tested(Record):
     """One lane's result."""
 
@@ -106,6 +121,14 @@ class Tested(Record):
     suite: str
     """Hash of the check files that ran, 64 hex digits."""
     machine: Mapping[str, str]
+    gpus: Sequence[Gpu] = ()
+    """Those that it ran on, or would have."""
+    reference: Reference | None = None
+    cause: str = ""
+    """Which row of `failures.yaml` knows the failure."""
+    remedy: str = ""
+    events: Sequence[str] = ()
+    """What became worse on the machine meanwhile."""
     started: datetime
     finished: datetime
     run: str
