@@ -88,6 +88,8 @@ class Checked(Record):
     """The image whose suite it belongs to."""
     outcome: Outcome
     reason: str = ""
+    detail: str = ""
+    """All that was said when it failed, at most 8,000 characters."""
     rung: str = ""
     """Where the full check cannot run: which step of its ladder did."""
     seconds: float = 0.0
@@ -120,7 +122,11 @@ class Tested(Record):
     checks: Sequence[Checked]
     suite: str
     """Hash of the check files that ran, 64 hex digits."""
+    claims: Mapping[str, str] = Field(default_factory=dict)
+    """What the image claims of its versions, its parents' claims included."""
     machine: Mapping[str, str]
+    memory: int = 0
+    """The most bytes of host memory that one process had."""
     gpus: Sequence[Gpu] = ()
     """Those that it ran on, or would have."""
     reference: Reference | None = None

@@ -39,6 +39,7 @@ class _Part(BaseModel):
 class _Test(_Part):
     outcome: Literal["passed", "failed", "not-run", "error"] | None
     reason: str
+    detail: str = ""
     rung: str
     seconds: float
     measured: Mapping[str, float | int | str | bool]
@@ -58,6 +59,7 @@ class _Result(_Part):
     pytest: str
     running: str
     finished: bool
+    memory: int = 0
     tests: Mapping[str, _Test]
     files: Mapping[str, _File]
 
@@ -82,6 +84,11 @@ class Ending:
         return ENDS.get(self.code, f"ended with exit status {self.code}")
 
     @property
+    def telling(self) -> int | None:
+        """The exit status that a table of failures may know."""
+        return self.code if self.deadline is None and self.says else None
+
+    @property
     def outcome(self) -> Outcome:
         """What it means for the test that was running: a crash is the image's, the rest is nobody's verdict."""
         if self.out_of_memory:
@@ -97,6 +104,10 @@ class Found:
     versions: Mapping[str, str] = field(default_factory=dict)
     trouble: tuple[Outcome, str] | None = None
     """What is wrong with the run as a whole, where no check is to blame."""
+    code: int | None = None
+    """The exit status, where it says more than that tests failed."""
+    memory: int = 0
+    """The most bytes that one process had."""
 
     def __add__(self, other: "Found") -> "Found":
         """Both runs of a lane, inside and outside; the versions are the first one's."""
@@ -105,6 +116,8 @@ class Found:
             checks=self.checks + other.checks,
             versions={**other.versions, **self.versions},
             trouble=min(troubles, key=lambda trouble: WORST_FIRST.index(trouble[0]), default=None),
+            code=self.code if self.code is not None else other.code,
+            memory=max(self.memory, other.memory),
         )
 
 
@@ -117,10 +130,11 @@ def interpret(
         _compare(result, listed)
     except _Unusable as error:
         reason = "; ".join(filter(None, (ending.says, str(error))))
-        return Found(checks=tuple(_all_alike(check, ending, reason) for check in listed), versions={})
+        return Found(checks=tuple(_all_alike(check, ending, reason) for check in listed), code=ending.telling)
     checks = tuple(found for check in listed for found in _judge(check, result, ending, selected=selected))
     versions = {"python": result.python, "pytest": result.pytest}
-    return Found(checks=checks, versions=versions, trouble=_trouble(result, ending))
+    trouble = _trouble(result, ending)
+    return Found(checks=checks, versions=versions, trouble=trouble, code=ending.telling, memory=result.memory)
 
 
 class _Unusable(Exception):
@@ -204,6 +218,7 @@ def _test(check: Listed, name: str, test: _Test, result: _Result, ending: Ending
         image=check.image,
         outcome=outcome,
         reason=reason,
+        detail=test.detail,
         rung=test.rung,
         seconds=test.seconds,
         measured=test.measured,

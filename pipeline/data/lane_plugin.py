@@ -3,8 +3,9 @@
 Copied into images, so it stands alone (Python 3.9 syntax, only pytest). The result file is replaced as a whole after
 every step, so that it also tells what ran when a run was killed.
 
-A check may use the fixtures `lane` (`cpu` or `gpu`), `claims` (what the image claims, its parents' included), `measure`
-(records a figure and judges it) and `rung` (says which step of its ladder ran), and the marker `gpus(n)`.
+A check may use the fixtures `lane` (`cpu` or `gpu`), `claims` (what the image claims, its parents' included), `gpus` (those
+that it was given), `measure` (records a figure and judges it) and `rung` (says which step of its ladder ran), and the marker
+`gpus(n, memory=…, capability=…)`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import faulthandler
 import json
 import math
 import os
+import resource
 import signal
 import sys
 import threading
@@ -26,12 +28,15 @@ import pytest
 FORMAT = 1
 REASON_LIMIT = 2000
 """Characters of a reason."""
+DETAIL_LIMIT = 8000
+"""Characters of all that an error said."""
 EXACT = 2**53
 """Larger integers travel as text: not every reader of JSON keeps them."""
 STUCK_AFTER = 15.0
 """Seconds after a test's deadline when the whole run is ended, because the test did not react."""
 TIMED_OUT = 124
 
+GPUS: list[dict[str, Any]] = json.loads(os.environ.get("PIPELINE_GPUS", "[]"))
 state: dict[str, Any] = {
     "format": FORMAT,
     "nonce": os.environ.get("PIPELINE_NONCE", ""),
@@ -41,6 +46,7 @@ state: dict[str, Any] = {
     "pytest": pytest.__version__,
     "running": "",
     "finished": False,
+    "memory": 0,
     "tests": {},
     "files": {},
 }
@@ -62,6 +68,12 @@ def claims() -> dict[str, str]:
     """What the image claims, its parents' claims included: name → version."""
     claimed: dict[str, str] = json.loads(os.environ.get("PIPELINE_CLAIMS", "{}"))
     return claimed
+
+
+@pytest.fixture
+def gpus() -> list[dict[str, Any]]:
+    """The GPUs of this lane, none in the lane `cpu`: index, uuid, name, capability, memory and used (bytes), clock (MHz)."""
+    return GPUS
 
 
 @pytest.fixture
@@ -93,7 +105,9 @@ def rung(request: pytest.FixtureRequest) -> Callable[[str], None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker and write the first result file."""
-    config.addinivalue_line("markers", "gpus(n): needs n GPUs; not run where there are fewer")
+    config.addinivalue_line(
+        "markers", 'gpus(n, memory=16, capability="8.0"): needs n GPUs of so many GB and such a capability; else not run'
+    )
     write()
 
 
@@ -125,10 +139,8 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Leave out what this machine cannot run, with the reason."""
     for marker in item.iter_markers("gpus"):
-        wanted = marker.args[0] if marker.args else 1
-        found = count_gpus() if state["lane"] == "gpu" else 0
-        if found < wanted:
-            pytest.skip(f"needs {wanted} GPU{'' if wanted == 1 else 's'}, this lane has {found}")
+        if reason := lacking(*marker.args, **marker.kwargs):
+            pytest.skip(reason)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,7 +178,7 @@ def pytest_runtest_makereport(
         if call.excinfo is not None and isinstance(call.excinfo.value, Overdue):
             settle(found, "error", f"timed out: {call.excinfo.value}")
         elif report.failed and getattr(report, "wasxfail", None) is None:
-            settle(found, "failed" if report.when == "call" else "error", failure(report, call))
+            settle(found, "failed" if report.when == "call" else "error", failure(report, call), detail(report, call))
         elif report.skipped and hasattr(report, "wasxfail"):
             settle(found, "not-run", f"is expected to fail: {report.wasxfail or 'no reason given'}")
         elif report.skipped:
@@ -180,18 +192,19 @@ def pytest_sessionfinish() -> None:
     """The last word: without it the run did not end by itself."""
     with lock:
         state["finished"] = True
+        state["memory"] = peak_memory()
         write()
 
 
-def settle(found: dict[str, Any], outcome: str, reason: str) -> None:
+def settle(found: dict[str, Any], outcome: str, reason: str, more: str = "") -> None:
     """The first failure counts, whatever follows it; a failed teardown undoes a pass."""
     if found["outcome"] in (None, "passed"):
-        found["outcome"], found["reason"] = outcome, reason[:REASON_LIMIT]
+        found["outcome"], found["reason"], found["detail"] = outcome, reason[:REASON_LIMIT], more[:DETAIL_LIMIT]
 
 
 def entry(item: pytest.Item) -> dict[str, Any]:
     """The record of one test."""
-    fresh: dict[str, Any] = {"outcome": None, "reason": "", "rung": "", "seconds": 0.0, "measured": {}}
+    fresh: dict[str, Any] = {"outcome": None, "reason": "", "detail": "", "rung": "", "seconds": 0.0, "measured": {}}
     found: dict[str, Any] = state["tests"].setdefault(item.nodeid, fresh)
     return found
 
@@ -212,6 +225,12 @@ def failure(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     first = call.excinfo.exconly(tryshort=True).strip().splitlines()
     part = "" if report.when == "call" else f"{report.when} failed: "
     return part + where + (first[0] if first else call.excinfo.typename)
+
+
+def detail(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
+    """All that the error said, and the end of what the test wrote to stderr: by it a failure is known."""
+    said = call.excinfo.exconly().strip() if call.excinfo is not None else ""
+    return f"{said[: DETAIL_LIMIT // 2]}\n{report.capstderr[-DETAIL_LIMIT // 2 :]}".strip()
 
 
 def broken(text: str) -> str:
@@ -246,9 +265,20 @@ def end_the_run(item: pytest.Item, seconds: float) -> None:
         os._exit(TIMED_OUT)
 
 
-def count_gpus() -> int:
-    """How many GPUs are visible in here."""
-    return len([device for device in Path("/dev").glob("nvidia*") if device.name[len("nvidia") :].isdigit()])
+def lacking(count: int = 1, *, memory: float = 0, capability: str = "0.0") -> str:
+    """Why the GPUs of this lane do not do, `memory` in GB; empty when they do."""
+    least = [int(part) for part in capability.split(".")]
+    fit = [gpu for gpu in GPUS if gpu["memory"] >= memory * 1e9 and list(gpu["capability"]) >= least]
+    if len(fit) >= count:
+        return ""
+    kind = (f" of {memory:g} GB" if memory else "") + (f" of compute capability {capability}" if any(least) else "")
+    return f"needs {count} GPU{'' if count == 1 else 's'}{kind}, this lane has {len(fit)}"
+
+
+def peak_memory() -> int:
+    """The most memory that one process of the run had, in bytes."""
+    used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return used if sys.platform == "darwin" else used * 1024
 
 
 def plain(value: Any) -> bool | int | float | str:
