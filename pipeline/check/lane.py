@@ -9,9 +9,9 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.check.bench import Given, Limits
 from pipeline.check.results import Ending, Found, interpret
 from pipeline.check.suite import Listed, Suite, library, packed
 from pipeline.data.lane_start import FAULTY
@@ -23,21 +23,8 @@ FOLDER = "/pipeline"
 """Where everything is put inside, a volume."""
 RESULT = f"{FOLDER}/out/result.json"
 RESULT_LIMIT = 16 * 2**20
-LANE_SECONDS = 1200.0
-"""Deadline of one lane of one image, in seconds: the slowest known takes two minutes on two cores."""
-TEST_SECONDS = 300.0
-"""Deadline of one test, in seconds."""
 TMP = "rw,exec,nosuid,nodev,mode=1777,size=4g"
 """`exec`, because compilers of kernels load what they write there."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits:
-    """Deadlines in seconds, and memory such as `512m` (empty: the machine's)."""
-
-    lane: float = LANE_SECONDS
-    test: float = TEST_SECONDS
-    memory: str = ""
 
 
 def run_inside(
@@ -51,13 +38,15 @@ def run_inside(
     select: str = "",
     keep: bool = False,
     limits: Limits | None = None,
+    given: Given | None = None,
 ) -> Found:
     """Run the suite's `test_*.py` in the engine's image `image`; its output goes to `log`.
 
     Raises `ToolUnfit` when the image has no `python3`, or no GPUs can be handed to it.
     """
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("test")
-    spec = _spec(image, suite, describe(engine, image).variables.get("HOME", ""), nonce=nonce, select=select, limits=limits)
+    home = describe(engine, image).variables.get("HOME", "")
+    spec = _spec(image, suite, home, nonce=nonce, select=select, limits=limits, given=given or Given())
     with container(spec, engine=engine, story=story, title=title, keep=keep) as made:
         made.put(FOLDER, packed(suite))
         made.put(FOLDER, library())
@@ -72,7 +61,7 @@ def run_inside(
     return interpret(listed, content, _ending(ended, limits), nonce=nonce, suite=suite.hash, selected=bool(select))
 
 
-def environment(suite: Suite, *, nonce: str, result: str, limits: Limits) -> Mapping[str, str]:
+def environment(suite: Suite, *, nonce: str, result: str, limits: Limits, given: Given) -> Mapping[str, str]:
     """What the plugin inside is told."""
     return {
         "PIPELINE_LANE": suite.lane,
@@ -80,6 +69,7 @@ def environment(suite: Suite, *, nonce: str, result: str, limits: Limits) -> Map
         "PIPELINE_SUITE": suite.hash,
         "PIPELINE_NONCE": nonce,
         "PIPELINE_RESULT": result,
+        "PIPELINE_GPUS": json.dumps([gpu.model_dump(mode="json") for gpu in given.gpus]),
         "PIPELINE_TEST_SECONDS": str(limits.test),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -101,9 +91,9 @@ def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tupl
     return (*fixed, *shown, *(("-k", select) if select else ()), *files)
 
 
-def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limits: Limits) -> Spec:
+def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limits: Limits, given: Given) -> Spec:
     folders = ":".join(f"{FOLDER}/suite/{folder}" for folder in suite.folders)
-    told = environment(suite, nonce=nonce, result=RESULT, limits=limits)
+    told = environment(suite, nonce=nonce, result=RESULT, limits=limits, given=given)
     return Spec(
         image=image,
         entrypoint=("python3",),
@@ -113,7 +103,6 @@ def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limit
         tmpfs={"/tmp": TMP},
         volumes=(FOLDER, *([home] if home else ())),
         memory=limits.memory,
-        gpus=suite.lane == "gpu",
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.engine import Container, Spec, connect, container
+from pipeline.engine import Container, Engine, Gpus, Spec, connect, container
 from pipeline.story import Silent
 
 Start = Callable[..., Container]
@@ -28,7 +28,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     `entrypoint` are the image's own unless given. It has a network only when it has ports.
     """
     engine = connect(os.environ, run=os.environ["PIPELINE_RUN"])
-    gpus = os.environ["PIPELINE_LANE"] == "gpu"
+    gpus = _gpus(engine)
 
     def begin(*command: str, **wanted: Any) -> Container:
         spec = Spec(image=os.environ["PIPELINE_IMAGE"], command=command, gpus=gpus, **wanted)
@@ -40,3 +40,10 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     with ExitStack() as stack:
         stack.callback(engine.close)
         yield begin
+
+
+def _gpus(engine: Engine) -> Gpus | None:
+    """Those of the lane; a lane `gpu` that was given none is a mistake of ours."""
+    if os.environ["PIPELINE_LANE"] != "gpu":
+        return None
+    return Gpus(tuple(os.environ["PIPELINE_GPUS"].split(",")), engine.facts.way)

@@ -5,7 +5,8 @@ run leaves there carries its owner in a label, so that the next run removes what
 """
 
 from pipeline.engine.connection import Engine, Facts, connect
-from pipeline.engine.containers import Container, Ended, Spec, container
+from pipeline.engine.containers import Container, Ended, container
 from pipeline.engine.images import Described, describe, ensure
+from pipeline.engine.spec import Gpus, Spec
 
-__all__ = ["Container", "Described", "Ended", "Engine", "Facts", "Spec", "connect", "container", "describe", "ensure"]
+__all__ = ["Container", "Described", "Ended", "Engine", "Facts", "Gpus", "Spec", "connect", "container", "describe", "ensure"]

@@ -4,6 +4,7 @@ import getpass
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from pipeline import names
 from pipeline.engine.owners import Owner, gone
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.gpus import Way
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -23,8 +25,13 @@ TIMEOUT = 120
 READS_ZSTD = 23
 """The first major version of Docker that reads zstd layers (moby 22.06 was released as 23.0)."""
 
+REMOVAL = 30.0
+"""Seconds that it may take the engine to remove a container."""
+REBOOT = "a process that ignores SIGKILL hangs in the kernel, mostly in a device's driver: reboot the machine"
+
 _MACHINE = {"engine": "ServerVersion", "kernel": "KernelVersion", "system": "OperatingSystem", "processor": "Architecture"}
 _MARKED = {"label": names.LABEL_OWNER}
+_STUCK = ("could not kill", "did not receive an exit event")
 _GIVES_UP = ("unauthorized", "denied", "no basic auth", "authentication required")
 _PASSES = ("connection refused", "i/o timeout", "no such host", "toomanyrequests", "tls handshake", "reset by peer", "eof")
 
@@ -37,7 +44,9 @@ class Facts:
     root: str
     """Its data folder, as it sees it."""
     gpus: bool
-    """Whether it can hand out NVIDIA GPUs, by its runtime or by CDI."""
+    """Whether it says that it can hand out NVIDIA GPUs, by its runtime or by CDI."""
+    way: Way = "toolkit"
+    """How it is asked for them; NVIDIA's hook needs no runtime that the engine would tell of."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """What it runs on, for the record."""
     desktop: bool = False
@@ -115,11 +124,13 @@ def _facts(client: "APIClient") -> Facts:
         info.get("DiscoveredDevices") or (),
         info.get("SecurityOptions") or (),
     )
+    cdi = any("nvidia.com/gpu" in str(device.get("ID")) for device in devices)
     return Facts(
         version=str(info.get("ServerVersion", "")),
         root=str(info.get("DockerRootDir", "")),
         machine=_machine(info),
-        gpus="nvidia" in runtimes or any("nvidia.com/gpu" in str(device.get("ID")) for device in devices),
+        gpus="nvidia" in runtimes or cdi,
+        way="cdi" if cdi else "toolkit",
         rootless=any("name=rootless" in option for option in security),
         selinux=any("name=selinux" in option for option in security),
         desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
@@ -135,7 +146,9 @@ def _sweep_containers(engine: Engine) -> None:
     """Remove the containers whose owner is dead."""
     for found in engine.client.containers(all=True, filters=_MARKED):
         if _left_over(engine, found, running=found.get("State") in ("running", "paused")):
-            _unless_gone(partial(engine.client.remove_container, found["Id"], v=True, force=True))
+            remove = partial(engine.client.remove_container, found["Id"], v=True, force=True)
+            if not within(REMOVAL, partial(_unless_gone, remove)):
+                raise stuck(str(found["Names"][0]).removeprefix("/"))
 
 
 def sweep_images(engine: Engine) -> None:
@@ -173,6 +186,31 @@ def _unless_gone(remove: Callable[[], object]) -> None:
             raise
 
 
+def within(seconds: float, call: Callable[[], object]) -> bool:
+    """Make a call of the SDK that has no short timeout of its own; whether it was answered in time. Raises what it raises."""
+    ends: list[BaseException | None] = []
+
+    def work() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised by the caller
+            ends.append(error)
+        else:
+            ends.append(None)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if ends and ends[0] is not None:
+        raise ends[0]
+    return bool(ends)
+
+
+def stuck(name: str) -> Temporary:
+    """The error for a container that does not end although it was killed."""
+    return Temporary(f"`{name}` was killed and does not end", hint=REBOOT)
+
+
 @contextmanager
 def calling(what: str) -> Iterator[None]:
     """Translate the SDK's errors while the engine is at `what`."""
@@ -194,6 +232,8 @@ def refuse(what: str, text: str, cause: BaseException | None = None) -> NoReturn
     hint = ""
     if "no space left" in low:
         kind, hint = Temporary, "`docker system df` shows what fills the engine's folder"
+    elif any(words in low for words in _STUCK):
+        kind, hint = Temporary, REBOOT
     elif any(words in low for words in _GIVES_UP):
         kind, hint = RegistryRefused, "`docker login` again, as somebody who may read it"
     elif any(words in low for words in _PASSES):

@@ -8,50 +8,32 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from pipeline import names
-from pipeline.engine.connection import Engine, calling
-from pipeline.errors import Temporary, ToolFailed, ToolUnfit
+from pipeline.engine.connection import Engine, calling, stuck, within
+from pipeline.engine.spec import LOG_LIMIT, Spec, host_config
+from pipeline.errors import PipelineError, Temporary, ToolFailed, ToolUnfit
 from pipeline.story import Story
 
-if TYPE_CHECKING:
-    from docker.types import DeviceRequest
-
-LOG_LIMIT = 8 * 2**20
-"""Bytes of a container's output that the engine keeps: the newest."""
-PIDS = 8192
-"""Processes and threads that a container may have."""
 BEAT = 3.0
 """Seconds between looks at a running container."""
 ATTEMPTS = 3
+DYING = 30.0
+"""Seconds that a killed container may take to end, and to be removed: longer takes only what hangs in the kernel."""
 NO_GPU = "could not select device driver"
-"""What the engine says when GPUs are asked for and it has no way to hand them out (moby `daemon/devices_linux.go`)."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spec:
-    """A container as it is to be; an empty `command` or `entrypoint` is the image's own."""
-
-    image: str
-    """The engine's id of it."""
-    command: Sequence[str] = ()
-    entrypoint: Sequence[str] = ()
-    user: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    read_only: bool = False
-    tmpfs: Mapping[str, str] = field(default_factory=dict)
-    volumes: Sequence[str] = ()
-    """Folders inside that are volumes of their own, holding what the image has there, writable although the root is not."""
-    binds: Sequence[str] = ()
-    """`/here:/there[:ro]`."""
-    ports: Sequence[int] = ()
-    """TCP ports inside that this machine reaches on loopback; none: no network at all."""
-    shm_size: str = "2g"
-    memory: str = ""
-    """Such as `512m`; empty: what the machine has."""
-    gpus: bool = False
+"""What the engine says when GPUs are asked for and it has no way to hand them out (moby `daemon/devices.go`)."""
+REFUSALS = (
+    NO_GPU,
+    "nvidia-container-cli",
+    "nvidia-container-runtime",
+    "nvidia-cdi-hook",
+    "unresolvable cdi device",
+    "cdi device inj",
+)
+"""In the engine's words, in lower case: it, or what it runs for that, cannot hand out GPUs that were asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +74,15 @@ class Container:
             return content.read() if content else None
 
     def start(self) -> None:
-        """Start it; raises `ToolUnfit` when its program is not there or the engine has no GPUs to give."""
+        """Start it; raises `ToolUnfit` when its program is not there, `Temporary` when it cannot be given its GPUs."""
         from docker.errors import APIError
 
         with calling(f"starting `{self.name}`"):
             try:
                 self.engine.client.start(self.name)
             except APIError as error:
-                text = str(error.explanation or error)
-                if NO_GPU in text or "executable file not found" in text or "no such file or directory" in text:
-                    raise ToolUnfit(f"`{self.name}` cannot be started: {text.strip()}") from error
+                if kind := not_started(str(error.explanation or error), self.name):
+                    raise kind from error
                 raise
 
     def wait(self, deadline: float, *, beat: Callable[[], None] = lambda: None) -> Ended:
@@ -170,17 +151,28 @@ class Container:
         return True
 
     def _kill(self) -> None:
+        """Ask for the kill and look at the end by ourselves: some engines answer only when the container has ended."""
         from docker.errors import APIError
 
         with calling(f"killing `{self.name}`"), suppress(APIError):
-            self.engine.client.kill(self.name)
-        if not self._over(30):
-            raise Temporary(f"`{self.name}` cannot be killed", hint=f"`docker rm -f {self.name}`; a stuck device needs a reboot")
+            within(DYING, lambda: self.engine.client.kill(self.name))
+        if not self._over(DYING):
+            raise stuck(self.name)
 
     def _state(self) -> Mapping[str, Any]:
         with calling(f"looking at `{self.name}`"):
             state: Mapping[str, Any] = self.engine.client.inspect_container(self.name)["State"]
         return state
+
+
+def not_started(text: str, name: str) -> PipelineError | None:
+    """The error that the engine's words `text` at a start mean, where they are known: the machine's, or the image's."""
+    low, message = text.lower(), f"`{name}` cannot be started: {text.strip()}"
+    if any(words in low for words in REFUSALS):
+        return Temporary(message, hint="`nox -s doctor` looks at driver, GPUs and NVIDIA's container toolkit")
+    if "executable file not found" in low or "no such file or directory" in low:
+        return ToolUnfit(message)
+    return None
 
 
 @contextmanager
@@ -211,49 +203,28 @@ def _create(spec: Spec, made: Container, labels: Mapping[str, str]) -> None:
             labels=dict(labels),
             volumes=list(spec.volumes) or None,
             ports=list(spec.ports) or None,
-            host_config=_host_config(spec, made.engine),
+            host_config=host_config(spec, made.engine),
         )
-
-
-def _host_config(spec: Spec, engine: Engine) -> Any:
-    from docker.types import LogConfig
-
-    return engine.client.create_host_config(
-        network_mode="bridge" if spec.ports else "none",
-        port_bindings=dict.fromkeys(spec.ports, ("127.0.0.1", None)),
-        init=True,
-        read_only=spec.read_only,
-        tmpfs=dict(spec.tmpfs) or None,
-        binds=list(spec.binds) or None,
-        shm_size=spec.shm_size,
-        mem_limit=spec.memory or None,
-        memswap_limit=spec.memory or None,
-        pids_limit=PIDS,
-        log_config=LogConfig(type="json-file", config={"max-size": str(LOG_LIMIT), "max-file": "1"}),
-        device_requests=[_all_gpus()] if spec.gpus else None,
-    )
-
-
-def _all_gpus() -> "DeviceRequest":
-    from docker.types import DeviceRequest
-
-    return DeviceRequest(count=-1, capabilities=[["gpu"]])
 
 
 def _remove(made: Container) -> None:
     """Remove a container, also one that is being removed or does not answer at once; an interrupt does not skip it."""
     from docker.errors import NotFound
 
+    remove = partial(made.engine.client.remove_container, made.name, v=True, force=True)
+    answered = True
     for attempt in range(1, ATTEMPTS + 1):
         try:
             with suppress(NotFound), calling(f"removing `{made.name}`"):
-                made.engine.client.remove_container(made.name, v=True, force=True)
+                answered = within(DYING, remove)
         except (ToolFailed, Temporary):
             if attempt == ATTEMPTS:
                 raise
             time.sleep(attempt)
         else:
-            return
+            break
+    if not answered:
+        raise stuck(made.name)
 
 
 def _bounded(chunks: Iterator[bytes], limit: int, path: str) -> bytes:

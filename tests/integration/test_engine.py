@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import names
-from pipeline.engine import Engine, Spec, connect, container, ensure
+from pipeline.engine import Engine, Gpus, Spec, connect, container, ensure
 from pipeline.engine.connection import inspect
+from pipeline.engine.containers import NO_GPU
 from pipeline.errors import Interrupted, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
@@ -203,10 +204,36 @@ def test_one_that_takes_too_much_memory_says_so(engine: Engine, python: str) -> 
     assert (ended.code, ended.out_of_memory) == (137, True)
 
 
-def test_a_program_that_is_not_there_or_gpus_that_cannot_be_given_are_unfit(engine: Engine, python: str) -> None:
-    if not engine.facts.gpus:
-        with pytest.raises(ToolUnfit, match="could not select device driver"):
-            run_code(engine, python, "", gpus=True)
+@pytest.mark.parametrize(
+    ("gpus", "says"),
+    [
+        (Gpus(("GPU-1",), "toolkit"), 'could not select device driver "" with capabilities: [[gpu]]'),
+        (Gpus(("GPU-1",), "cdi"), 'could not select device driver "cdi" with capabilities: []'),
+    ],
+    ids=["toolkit", "cdi"],
+)
+def test_an_engine_without_gpus_refuses_them_and_it_is_the_machines_fault(
+    engine: Engine, python: str, gpus: Gpus, says: str
+) -> None:
+    assert not engine.facts.gpus
+    with pytest.raises(Temporary) as refused:
+        run_code(engine, python, "", gpus=gpus)
+    assert says in refused.value.message
+    assert NO_GPU in refused.value.message
+    assert "nox -s doctor" in refused.value.hint
+    assert ours(engine) == []
+
+
+def test_a_program_that_is_not_there_is_the_images_fault(engine: Engine, python: str) -> None:
+    spec = Spec(image=python, entrypoint=("/no/such/program",))
+    with container(spec, engine=engine, story=Silent(), title="test") as made:
+        made.start()
+        assert made.wait(30).code != 0
+    with (
+        pytest.raises(ToolFailed, match="the engine failed at starting"),
+        container(Spec(image=python, user="nobody-here"), engine=engine, story=Silent(), title="test") as made,
+    ):
+        made.start()
     assert ours(engine) == []
 
 

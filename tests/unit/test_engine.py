@@ -3,17 +3,22 @@
 import io
 import json
 import tarfile
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from pipeline.engine import layout
+from pipeline import names
+from pipeline.engine import Container, Engine, Facts, Gpus, Spec, connection, container, containers, layout
 from pipeline.engine.connection import refuse
+from pipeline.engine.containers import not_started
 from pipeline.engine.owners import Owner, gone
-from pipeline.errors import RegistryRefused, Temporary, ToolFailed
+from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Digest
 from pipeline.registry import Registry
-from pipeline.story import SilentTask
+from pipeline.story import Silent, SilentTask
 from tests.fakes import FakeRegistry, fake_registry
 
 ME = Owner.current()
@@ -73,9 +78,135 @@ def test_only_what_surely_ended_is_gone(other: Owner, running: bool, dead: bool)
         ("Get http://localhost:1/v2/: dial tcp: connect: connection refused", Temporary),
         ("pull access denied for x", RegistryRefused),
         ("unauthorized: authentication required", RegistryRefused),
+        (
+            "could not kill container 4f: tried to kill container, but did not receive an exit event",
+            Temporary,
+        ),
         ("archive/tar: invalid tar header", ToolFailed),
     ],
 )
 def test_the_engines_words_become_our_errors(text: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="the engine failed at pulling"):
         refuse("pulling", text)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ('could not select device driver "" with capabilities: [[gpu]]', Temporary),
+        ('could not select device driver "cdi" with capabilities: []', Temporary),
+        ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=GPU-1", Temporary),
+        (
+            "OCI runtime create failed: error running hook #0: error running hook: exit status 1, stdout: , stderr: "
+            "Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: load library failed: "
+            "libnvidia-ml.so.1: cannot open shared object file: no such file or directory: unknown",
+            Temporary,
+        ),
+        ("nvidia-container-cli: device error: GPU-1: unknown device: unknown", Temporary),
+        ('exec: "python4": executable file not found in $PATH: unknown', ToolUnfit),
+        ("something else", None),
+    ],
+)
+def test_a_refused_start_is_the_machines_where_gpus_are_the_reason(text: str, error: type[PipelineError] | None) -> None:
+    found = not_started(text, "x")
+    assert found is None if error is None else type(found) is error
+
+
+class FakeClient:
+    """The SDK's client, of an engine whose container hangs in the kernel: what kills it is not answered."""
+
+    def __init__(self) -> None:
+        from docker import APIClient
+
+        self.real = APIClient(base_url="tcp://127.0.0.1:1", version="1.41")
+        self.created: dict[str, Any] = {}
+        self.end = threading.Event()
+
+    create_host_config = property(lambda self: self.real.create_host_config)
+
+    def create_container(self, image: str, **wanted: Any) -> None:
+        self.created = wanted
+
+    def wait(self, name: str, timeout: int) -> None:
+        from requests.exceptions import ReadTimeout
+
+        raise ReadTimeout("timed out")
+
+    def kill(self, name: str) -> None:
+        self.end.wait(30)
+
+    def remove_container(self, name: str, **wanted: Any) -> None:
+        self.end.wait(30)
+
+    def containers(self, **wanted: Any) -> list[dict[str, Any]]:
+        label = str(owner(pid=2**22 + 1))
+        return [{"Id": "1", "Names": ["/left"], "State": "running", "Labels": {names.LABEL_OWNER: label}}]
+
+
+@pytest.fixture
+def stuck(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    client = FakeClient()
+    for module, name in ((containers, "DYING"), (containers, "BEAT"), (connection, "REMOVAL")):
+        monkeypatch.setattr(module, name, 0.01)
+    yield Engine(client, Facts(version="28", root="", gpus=True), "run")  # type: ignore[arg-type]
+    client.end.set()
+    client.real.close()
+
+
+def test_one_that_ignores_even_sigkill_ends_the_run_with_a_remedy(stuck: Engine) -> None:
+    with (
+        pytest.raises(Temporary, match="was killed and does not end") as error,
+        container(Spec(image="x"), engine=stuck, story=Silent(), title="test") as made,
+    ):
+        made.wait(0.01)
+    assert "reboot" in error.value.hint
+
+
+def test_what_cannot_be_removed_is_named_by_the_next_run_that_connects(stuck: Engine) -> None:
+    with pytest.raises(Temporary, match="`left` was killed and does not end"):
+        connection._sweep_containers(stuck)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "request_"),
+    [
+        (
+            Gpus(("GPU-1", "MIG-2"), "toolkit"),
+            {"Driver": "", "Count": 0, "DeviceIDs": ["GPU-1", "MIG-2"], "Capabilities": [["gpu"]], "Options": {}},
+        ),
+        (
+            Gpus(("GPU-1",), "cdi"),
+            {"Driver": "cdi", "Count": 0, "DeviceIDs": ["nvidia.com/gpu=GPU-1"], "Capabilities": [], "Options": {}},
+        ),
+    ],
+    ids=["toolkit", "cdi"],
+)
+def test_gpus_are_asked_for_by_their_ids_alone(stuck: Engine, gpus: Gpus, request_: dict[str, Any]) -> None:
+    made = Container(stuck, "x")
+    containers._create(Spec(image="x", gpus=gpus), made, {})
+    told = stuck.client.created  # type: ignore[attr-defined]
+    assert told["host_config"]["DeviceRequests"] == [request_]
+    assert [(one["Name"], one["Soft"], one["Hard"]) for one in told["host_config"]["Ulimits"]] == [
+        ("memlock", -1, -1),
+        ("stack", 2**26, 2**26),
+    ]
+    assert not any("NVIDIA" in name for name in told["environment"])
+
+
+def test_no_ids_are_never_read_as_all_gpus(stuck: Engine) -> None:
+    with pytest.raises(ValueError, match="needs their ids"):
+        containers._create(Spec(image="x", gpus=Gpus((), "toolkit")), Container(stuck, "x"), {})
+
+
+@pytest.mark.parametrize(
+    ("info", "gpus", "way"),
+    [
+        ({}, False, "toolkit"),
+        ({"Runtimes": {"nvidia": {}, "runc": {}}}, True, "toolkit"),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=GPU-1"}]}, True, "cdi"),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "vendor.com/net=eth0"}]}, False, "toolkit"),
+    ],
+)
+def test_an_engine_that_discovered_gpus_is_asked_by_cdi(info: dict[str, Any], gpus: bool, way: str) -> None:
+    facts = connection._facts(SimpleNamespace(info=lambda: info))  # type: ignore[arg-type]
+    assert (facts.gpus, facts.way) == (gpus, way)
