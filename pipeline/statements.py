@@ -109,6 +109,8 @@ class Reference(Record):
     """Set when the image did not pass."""
     reason: str = ""
     """Why it did not pass."""
+    cause: str = ""
+    """The row of `failures.yaml` that knows why, where that is a machine's fault."""
 
 
 class Tested(Record):

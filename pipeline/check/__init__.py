@@ -4,7 +4,7 @@ Checks are plain pytest files in `images/<name>/checks/`. `test_*.py` run inside
 (`service`); what they found is judged against what the catalog lists (`results`).
 """
 
-from pipeline.check.lane import Limits
-from pipeline.check.stage import Bench, Options, Subject, check, exit_code
+from pipeline.check.bench import Bench, Given, Hardware, Limits, Options, Subject
+from pipeline.check.stage import check, exit_code
 
-__all__ = ["Bench", "Limits", "Options", "Subject", "check", "exit_code"]
+__all__ = ["Bench", "Given", "Hardware", "Limits", "Options", "Subject", "check", "exit_code"]

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 
-from pipeline.check.lane import Limits, counted, environment, pytest_arguments
+from pipeline.check.bench import Given, Limits
+from pipeline.check.lane import counted, environment, pytest_arguments
 from pipeline.check.results import Ending, Found, interpret
 from pipeline.check.suite import Suite, packed
 from pipeline.command import Run
@@ -29,6 +30,7 @@ def run_outside(
     log: Path,
     select: str = "",
     limits: Limits | None = None,
+    given: Given | None = None,
 ) -> Found:
     """Run the suite's `service_*.py` against the engine's image `image`; their output goes to `log`."""
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("service")
@@ -40,7 +42,7 @@ def run_outside(
         _unpack(packed(suite), folder)
         result = folder / "out" / "result.json"
         told = {
-            **environment(suite, nonce=nonce, result=str(result), limits=limits),
+            **environment(suite, nonce=nonce, result=str(result), limits=limits, given=given or Given()),
             "PIPELINE_IMAGE": image,
             "PIPELINE_RUN": run_id,
         }

@@ -7,6 +7,7 @@
         host, port = service.address(8888)
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -46,4 +47,4 @@ def _gpus(engine: Engine) -> Gpus | None:
     """Those of the lane; a lane `gpu` that was given none is a mistake of ours."""
     if os.environ["PIPELINE_LANE"] != "gpu":
         return None
-    return Gpus(tuple(os.environ["PIPELINE_GPUS"].split(",")), engine.facts.way)
+    return Gpus(tuple(gpu["uuid"] for gpu in json.loads(os.environ["PIPELINE_GPUS"])), engine.facts.way)

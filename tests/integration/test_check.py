@@ -67,7 +67,6 @@ def bench(tmp_path: Path, engine: Engine) -> Bench:
         run_id=RUN,
         story=Silent(),
         now=lambda: datetime.now(UTC),
-        driver=tmp_path / "no-driver",
     )
 
 
