@@ -65,7 +65,7 @@ class Target:
     repository: Repository
     context: Path
     contexts: Mapping[str, str]
-    """Other images by the name that the Dockerfile uses: `docker-image://repository@sha256:…`."""
+    """Other images, `docker-image://repository@sha256:…`, and folders, by the name that the Dockerfile uses."""
     labels: Mapping[str, str]
     platform: str
     epoch: int

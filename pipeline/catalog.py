@@ -4,7 +4,7 @@ These values check what they can see alone; `catalog_text` makes them from YAML 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Annotated
 
@@ -67,7 +67,8 @@ Line = Annotated[str, _shaped(r"(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)", "a releas
 ImageName = Annotated[
     str,
     _shaped(
-        r"(?!(?:base|scratch)$)(?=.{1,63}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*", "an image's name, `[a-z][a-z0-9-]*` and not `base`"
+        r"(?!(?:base|packages|scratch)$)(?=.{1,63}$)[a-z][a-z0-9]*(?:-[a-z0-9]+)*",
+        "an image's name, `[a-z][a-z0-9-]*` and neither `base` nor `packages`",
     ),
 ]
 Variant = Annotated[str, _shaped(r"[a-z][a-z0-9]{0,62}", "a variant, `[a-z][a-z0-9]*`"), AfterValidator(_not_twelve_hex)]
@@ -140,6 +141,8 @@ class Image(Entry):
     """Compressed bytes of all layers."""
     revision: Annotated[int, Field(ge=1)] = 1
     rootfs: Rootfs | None = None
+    packages: Annotated[tuple[Package, ...], AfterValidator(_distinct)] = ()
+    """Debian packages that its Dockerfile adds to those of its parent, from the suite of the root file system below."""
     python: Python | None = None
     """The Python that `requirements/*.in` are solved for; an image has its parent's when it does not say."""
 
@@ -147,6 +150,11 @@ class Image(Entry):
     def needs(self) -> tuple[str, ...]:
         """The images that it is built from: its parent and those its stages start from."""
         return ((self.parent,) if self.parent else ()) + self.uses
+
+    @property
+    def has_packages(self) -> bool:
+        """Whether it has a `packages.lock`."""
+        return bool(self.rootfs or self.packages)
 
     @property
     def suffix(self) -> str | None:
@@ -168,6 +176,9 @@ class Shared(Entry):
     compression_level: Annotated[int, Field(ge=1, le=22)]
     """Of zstd."""
     reference: PinnedText | None = None
+    """An image known to be good, which tells a sick machine from a sick image; without it the last release does."""
+    canary: CheckName | None = None
+    """The check that it runs, before a GPU lane and after one that failed."""
 
 
 class Catalog(Shared):
@@ -184,6 +195,19 @@ class Catalog(Shared):
     def release_repository(self) -> Repository:
         """Where promotions write."""
         return Repository.parse(f"{self.releases}/{self.repository}")
+
+    def ancestors(self, image: Image) -> Iterator[Image]:
+        """The images below, its parent first."""
+        while image.parent:
+            image = self.images[image.parent]
+            yield image
+
+    def suite(self, image: Image) -> str:
+        """The Debian suite of the root file system that `image` is or stands on; raises `InputError` when there is none."""
+        for one in (image, *self.ancestors(image)):
+            if one.rootfs:
+                return one.rootfs.suite
+        raise InputError(f"`{image.name}` stands on no `rootfs`", hint="name the packages in the image that it stands on")
 
     def floating_tag(self, image: Image) -> str:
         """What its releases of this line are known by, `v2.6-nlp`, and what its candidates' tags begin with."""

@@ -4,13 +4,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipeline import locks
-from pipeline.catalog import Rootfs
+from pipeline.catalog import Image
 from pipeline.catalog_rules import parents_first
 from pipeline.sources import Entry
 from pipeline.yaml_text import Problem
 
 PACKAGES_LOCK = "packages.lock"
 _GROUPS = "requirements/"
+_DEBIAN = "debian:"
+"""Before the names of Debian packages, which are told apart from Python's so."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +28,30 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
     """Every lock that is unreadable, older than its source, or contradicts a claim or a parent's lock."""
     images = {name: entry.image for name, entry in entries.items() if entry.image}
     below: dict[str, Mapping[str, _Locked]] = {}
+    suites: dict[str, str | None] = {}
     for name in parents_first(images):
-        inherited = below.get(images[name].parent or "", {})
+        image = images[name]
+        inherited = below.get(image.parent or "", {})
+        suites[name] = image.rootfs.suite if image.rootfs else suites.get(image.parent or "")
         found: list[Problem] = []
-        own = dict(_locked(entries[name], images[name].rootfs, found))
+        own = dict(_locked(entries[name], image, suites[name], inherited, found))
         yield from found
-        yield from _moved(own, inherited, images[name].parent)
+        yield from _moved(own, inherited, image.parent)
         below[name] = {**inherited, **own} if own else inherited
-        yield from _contradicted(entries[name], images[name].claims, below[name])
+        yield from _contradicted(entries[name], image.claims, below[name])
 
 
-def _locked(entry: Entry, rootfs: Rootfs | None, found: list[Problem]) -> Iterator[tuple[str, _Locked]]:
-    found += _unpaired(entry, rootfs)
+def _locked(
+    entry: Entry, image: Image, suite: str | None, inherited: Mapping[str, _Locked], found: list[Problem]
+) -> Iterator[tuple[str, _Locked]]:
+    found += _unpaired(entry, image)
     for path, text in sorted(entry.folder.locks.items()):
         file = f"{entry.home}/{path}"
         try:
             if path == PACKAGES_LOCK:
-                yield from _packages(entry, rootfs, file, text, found)
+                packages = locks.parse_packages(text)
+                found += _stale_packages(entry, image, suite, inherited, packages)
+                yield from ((f"{_DEBIAN}{one.name}", _Locked(one.version, file, 1)) for one in packages.packages)
             else:
                 lock = locks.parse_requirements(text)
                 source = path.removesuffix(".lock") + ".in"
@@ -54,13 +63,18 @@ def _locked(entry: Entry, rootfs: Rootfs | None, found: list[Problem]) -> Iterat
             found += (Problem(file, fault.line, fault.text) for fault in error.faults)
 
 
-def _packages(entry: Entry, rootfs: Rootfs | None, file: str, text: str, found: list[Problem]) -> Iterator[tuple[str, _Locked]]:
-    lock = locks.parse_packages(text)
-    if rootfs:
-        wanted = locks.rootfs_digest(rootfs.suite, rootfs.packages)
-        found += _stale(entry, file, lock.locked_from, wanted, "the `rootfs` of `image.yaml`")
-    for package in lock.packages:
-        yield f"debian:{package.name}", _Locked(package.version, file, 1)
+def _stale_packages(
+    entry: Entry, image: Image, suite: str | None, inherited: Mapping[str, _Locked], lock: locks.PackagesLock
+) -> Iterator[Problem]:
+    file = f"{entry.home}/{PACKAGES_LOCK}"
+    if image.rootfs:
+        wanted = locks.packages_digest(image.rootfs.suite, image.rootfs.packages)
+        yield from _stale(entry, file, lock.locked_from, wanted, "the `rootfs` of `image.yaml`")
+    elif image.packages and suite:
+        below = {name.removeprefix(_DEBIAN): one.version for name, one in inherited.items() if name.startswith(_DEBIAN)}
+        wanted = locks.packages_digest(suite, image.packages, below)
+        source = f"the `packages` of `image.yaml` and what `{image.parent}` has"
+        yield from _stale(entry, file, lock.locked_from, wanted, source)
 
 
 def _stale(entry: Entry, file: str, locked_from: str, wanted: str, source: str) -> Iterator[Problem]:
@@ -68,7 +82,7 @@ def _stale(entry: Entry, file: str, locked_from: str, wanted: str, source: str) 
         yield Problem(file, 1, f"is not solved from {source} as it is now: `nox -s update -- {entry.name}`")
 
 
-def _unpaired(entry: Entry, rootfs: Rootfs | None) -> Iterator[Problem]:
+def _unpaired(entry: Entry, image: Image) -> Iterator[Problem]:
     update = f"`nox -s update -- {entry.name}`"
     groups = {path.removesuffix(".in") for path in entry.folder.inputs}
     locked = {path.removesuffix(".lock") for path in entry.folder.locks if path != PACKAGES_LOCK}
@@ -76,10 +90,10 @@ def _unpaired(entry: Entry, rootfs: Rootfs | None) -> Iterator[Problem]:
         yield Problem(f"{entry.home}/{group}.in", 1, f"has no lock: {update}")
     for group in sorted(locked - groups):
         yield Problem(f"{entry.home}/{group}.lock", 1, f"has no source `{group}.in`")
-    if rootfs and PACKAGES_LOCK not in entry.folder.locks:
-        yield entry.problem(("rootfs",), f"has no `{PACKAGES_LOCK}`: {update}")
-    if not rootfs and entry.says("rootfs") and PACKAGES_LOCK in entry.folder.locks:
-        yield Problem(f"{entry.home}/{PACKAGES_LOCK}", 1, "belongs to no `rootfs`")
+    if image.has_packages and PACKAGES_LOCK not in entry.folder.locks:
+        yield entry.problem(("rootfs" if image.rootfs else "packages",), f"has no `{PACKAGES_LOCK}`: {update}")
+    if not image.has_packages and entry.says("rootfs", "packages") and PACKAGES_LOCK in entry.folder.locks:
+        yield Problem(f"{entry.home}/{PACKAGES_LOCK}", 1, "belongs to no `rootfs` and no `packages`")
 
 
 def _moved(own: Mapping[str, _Locked], inherited: Mapping[str, _Locked], parent: str | None) -> Iterator[Problem]:
@@ -93,7 +107,7 @@ def _moved(own: Mapping[str, _Locked], inherited: Mapping[str, _Locked], parent:
 
 def _contradicted(entry: Entry, claims: Mapping[str, str], known: Mapping[str, _Locked]) -> Iterator[Problem]:
     for name, claim in claims.items():
-        locked = known.get(locks.normalised(name)) or known.get(f"debian:{name}")
+        locked = known.get(locks.normalised(name)) or known.get(f"{_DEBIAN}{name}")
         if locked and claim not in _readings(locked.version):
             where = f"{locked.file}:{locked.line}" if locked.line > 1 else locked.file
             yield entry.problem(("claims", name), f"claims `{name}` {claim}, but {where} locks {locked.version}")

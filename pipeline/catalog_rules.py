@@ -23,6 +23,7 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
             yield from _tags(entry, entry.image)
             yield from _users(entry, entry.image)
             yield from _workdir(entry, entry.image)
+            yield from _packages(entry, entry.image, entries)
             if entry.says("rootfs"):
                 yield from _origin(entry, entry.image)
             if entry.says("checks"):
@@ -115,6 +116,28 @@ def _workdir(entry: Entry, image: Image) -> Iterator[Problem]:
     rootfs = image.rootfs
     if rootfs and rootfs.workdir and rootfs.workdir not in rootfs.directories:
         yield entry.problem(("rootfs", "workdir"), f"`{rootfs.workdir}` is not one of the `directories`")
+
+
+def _packages(entry: Entry, image: Image, entries: Mapping[str, Entry]) -> Iterator[Problem]:
+    if image.packages and image.rootfs:
+        yield entry.problem(("packages",), "a `rootfs` has its own `packages`: name them there")
+    elif image.packages and not _may_stand_on_rootfs(entry, entries):
+        yield entry.problem(("packages",), "are added to those of a `rootfs`: no image that it stands on has one")
+
+
+def _may_stand_on_rootfs(entry: Entry, entries: Mapping[str, Entry]) -> bool:
+    """Whether an image below has a `rootfs`, or is too faulty to tell."""
+    seen: set[str] = set()
+    while entry.image and entry.says("rootfs", "parent") and entry.name not in seen:
+        if entry.image.rootfs:
+            return True
+        if entry.image.parent is None:
+            return False
+        seen.add(entry.name)
+        if entry.image.parent not in entries:
+            return True
+        entry = entries[entry.image.parent]
+    return True
 
 
 def _checks(entry: Entry, image: Image) -> Iterator[Problem]:

@@ -1,8 +1,8 @@
 """The folders of images: the catalog in them, their build contexts, and the input hashes of both.
 
 What `stage` copies for a build is what `read` hashed: the folder as it is on disk, without `checks/`, `image.yaml` and what
-`.dockerignore` leaves out; of the mode the executable bit alone. The Dockerfile is always part of it, the ignore files
-never are: they act through what they leave out.
+`.dockerignore` leaves out; of the mode the executable bit alone. Dockerfile and `packages.lock` are always part of it, the
+ignore files never are: they act through what they leave out.
 """
 
 import errno
@@ -16,19 +16,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from pipeline import catalog_text, inputs, plan
+from pipeline import additions, catalog_text, inputs, plan
 from pipeline.catalog import Catalog, Image
 from pipeline.catalog_locks import PACKAGES_LOCK
 from pipeline.errors import InputError, Temporary
+from pipeline.failures import NONE, Failures
+from pipeline.failures import parse as parse_failures
 from pipeline.ignore import FILES as IGNORE_FILES
 from pipeline.ignore import ignores
 from pipeline.inputs import ContextFile, InputHash
-from pipeline.locks import overlay_name
+from pipeline.locks import overlay_name, parse_packages
 from pipeline.oci import Repository
 from pipeline.settings import Settings
 from pipeline.sources import Folder
 
 _NEVER_SENT = frozenset({"image.yaml", "checks", *IGNORE_FILES})
+_ALWAYS_SENT = frozenset({"Dockerfile", PACKAGES_LOCK})
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 
 
@@ -67,13 +70,20 @@ def read_folders(settings: Settings) -> tuple[bytes, Mapping[str, Folder]]:
     return _bytes(shared), {name: _folder(settings.images / name) for name in names}
 
 
+def failures(settings: Settings) -> Failures:
+    """`images/failures.yaml`; no rows where there is none. Raises `CatalogError` with every fault."""
+    path = settings.images / "failures.yaml"
+    return parse_failures(_bytes(path), f"images/{path.name}") if path.exists() else NONE
+
+
 def hashes(settings: Settings, catalog: Catalog, names: Sequence[str] = ()) -> Mapping[str, InputHash]:
     """The input hashes of the images named (all when none is) and of those that they are built from."""
     found: dict[str, InputHash] = {}
+    installer = additions.installer()
     for name in plan.selected(catalog, names):
         image = catalog.images[name]
         needs = {need: found[need].value for need in image.needs}
-        found[name] = inputs.compute(catalog, image, read(settings, catalog, image), needs)
+        found[name] = inputs.compute(catalog, image, read(settings, catalog, image), needs, installer=installer)
     return found
 
 
@@ -102,10 +112,22 @@ def stage(settings: Settings, catalog: Catalog, image: Image, folder: Path, expe
 def overlay(settings: Settings, catalog: Catalog, image: Image) -> Path | None:
     """The lock in the cache that stands in for the image's `packages.lock`; only towards candidates on loopback."""
     lock = settings.images / image.name / PACKAGES_LOCK
-    if image.rootfs is None or not catalog.candidate_repository.loopback or not lock.is_file():
+    if not image.has_packages or not catalog.candidate_repository.loopback or not lock.is_file():
         return None
     path = settings.cache / "overlays" / overlay_name(image.name, _bytes(lock))
     return path if path.is_file() else None
+
+
+def packages_lock(settings: Settings, catalog: Catalog, image: Image) -> Path:
+    """The lock that a build of `image` uses: its own, or the one that stands in for it."""
+    return overlay(settings, catalog, image) or settings.images / image.name / PACKAGES_LOCK
+
+
+def packages_below(settings: Settings, catalog: Catalog, image: Image) -> Mapping[str, str]:
+    """Name → version of the Debian packages that `image` finds in its parent, by the locks that builds use."""
+    holders = [one for one in catalog.ancestors(image) if one.has_packages]
+    texts = [_bytes(packages_lock(settings, catalog, holder)).decode() for holder in holders]
+    return {package.name: package.version for text in texts for package in parse_packages(text).packages}
 
 
 def _sources(settings: Settings, catalog: Catalog, image: Image) -> Iterator[_Source]:
@@ -114,7 +136,7 @@ def _sources(settings: Settings, catalog: Catalog, image: Image) -> Iterator[_So
     ignored = next((ignores(_bytes(found[name].at).decode(errors="replace")) for name in IGNORE_FILES if name in found), None)
     stand_in = overlay(settings, catalog, image)
     for path, source in sorted(found.items()):
-        if path.partition("/")[0] in _NEVER_SENT or (ignored and path != "Dockerfile" and ignored(path)):
+        if path.partition("/")[0] in _NEVER_SENT or (ignored and path not in _ALWAYS_SENT and ignored(path)):
             continue
         if source.kind == "other":
             raise InputError(

@@ -19,10 +19,10 @@ import requests
 from filelock import FileLock
 
 from pipeline import names
-from pipeline.depends import Candidate, Universe, close
+from pipeline.depends import Candidate, Universe, add, close
 from pipeline.download import GONE, download, get, holds, opened, session, shown
 from pipeline.errors import Temporary, ToolFailed
-from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, parse_packages, rootfs_digest
+from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, packages_digest, parse_packages
 from pipeline.story import Story, Task
 
 KEYRING = Path(__file__).parent / "data" / "debian-archive-keyring.asc"
@@ -61,18 +61,28 @@ class PackagesGone(ToolFailed):
 
 
 def solve(
-    suite: str, packages: Iterable[str], *, architecture: str, mirror: Mirror, cache: Path, now: datetime, story: Story
+    suite: str,
+    packages: Iterable[str],
+    *,
+    below: Mapping[str, str] | None = None,
+    architecture: str,
+    mirror: Mirror,
+    cache: Path,
+    now: datetime,
+    story: Story,
 ) -> PackagesLock:
     """Lock `packages`, the essential and required ones and all that they depend on, at their newest versions.
 
+    With `below`, what the images below have (name → version): lock what `packages` need beside these, and no more.
     Looks at the suite, its updates and its security updates. Raises `ToolFailed` when a signature or digest does not hold,
     `Unsolvable` when the archive cannot give what is wanted, `Temporary` when it cannot be reached.
     """
     packages = tuple(packages)
     with story.task(f"reading the indices of Debian {suite}"):
         universe = Universe(_indices(suite, architecture, mirror, cache / "downloads" / "indices", now))
-    selected = close(universe, packages)
-    return PackagesLock(rootfs_digest(suite, packages), suite, tuple(sorted(_package(candidate) for candidate in selected)))
+    selected = close(universe, packages) if below is None else add(universe, packages, below)
+    locked_from = packages_digest(suite, packages, below)
+    return PackagesLock(locked_from, suite, tuple(sorted(_package(candidate) for candidate in selected)))
 
 
 def fetch(image: str, lock: PackagesLock, *, mirror: Mirror, cache: Path, story: Story) -> Mapping[str, Path]:
@@ -96,6 +106,7 @@ def resolve_overlay(
     lock: bytes,
     packages: Iterable[str],
     *,
+    below: Mapping[str, str] | None = None,
     architecture: str,
     mirror: Mirror,
     cache: Path,
@@ -104,11 +115,12 @@ def resolve_overlay(
 ) -> Path:
     """Solve again what the committed `lock` is solved from, into the cache; returns the overlay's path.
 
-    For candidates that stay on this machine, when the mirror has dropped locked versions.
+    For candidates that stay on this machine, when the mirror has dropped locked versions, of this image or of one below.
     """
     solved = solve(
         parse_packages(lock.decode()).suite,
         packages,
+        below=below,
         architecture=architecture,
         mirror=mirror,
         cache=cache,

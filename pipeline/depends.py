@@ -6,8 +6,8 @@ the same selection.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 
@@ -20,13 +20,16 @@ _PROVIDES = re.compile(rb"^Provides: (.+)$", re.MULTILINE)
 
 
 class Unsolvable(InputError):
-    """The archive cannot give what is wanted; `problems` are all that were found."""
+    """The archive cannot give what is wanted; `problems` are all that were found.
 
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
+    `held` are the packages that are installed already and would have to be other ones.
+    """
+
+    def __init__(self, problems: Sequence[str], held: Iterable[str] = ()) -> None:
+        self.problems, self.held = tuple(problems), frozenset(held)
         super().__init__(
             "the packages cannot be solved\n" + "\n".join(f"  {problem}" for problem in problems),
-            hint="correct `rootfs.packages` in the image's `image.yaml`",
+            hint="correct `packages` in the image's `image.yaml`",
         )
 
 
@@ -72,6 +75,16 @@ class Universe:
                 self._add(origin, stanza)
         self.candidate = cache(self._newest)
 
+    def installed(self, name: str, version: str) -> Candidate:
+        """The package at exactly this version.
+
+        Where no index has that version any more, its relations are guessed from the newest one's; dpkg knows the true ones.
+        """
+        known = self._candidates(name)
+        newest = self.candidate(name) or Candidate(name, version, "", (), (), (), "", {})
+        guessed = replace(newest, version=version, provides=tuple(Relation(one.name) for one in newest.provides))
+        return next((candidate for candidate in known if candidate.version == version), guessed)
+
     def _add(self, origin: str, stanza: bytes) -> None:
         if not (match := _NAME.search(stanza)):
             return
@@ -86,8 +99,10 @@ class Universe:
     def _newest(self, name: str) -> Candidate | None:
         from debian.debian_support import NativeVersion
 
-        candidates = [_candidate(origin, stanza.decode()) for origin, stanza in self._stanzas.get(name, ())]
-        return max(candidates, key=lambda c: NativeVersion(c.version), default=None)
+        return max(self._candidates(name), key=lambda c: NativeVersion(c.version), default=None)
+
+    def _candidates(self, name: str) -> list[Candidate]:
+        return [_candidate(origin, stanza.decode()) for origin, stanza in self._stanzas.get(name, ())]
 
     @property
     def base(self) -> tuple[str, ...]:
@@ -109,30 +124,55 @@ def close(universe: Universe, wanted: Iterable[str]) -> tuple[Candidate, ...]:
 
     Of alternatives, one that is selected already wins, then the first that the archive has. Raises `Unsolvable`.
     """
-    selected: dict[str, Candidate] = {}
-    problems: list[str] = []
-    for name in sorted({*universe.base, *wanted}):
-        if candidate := universe.candidate(name):
-            selected[name] = candidate
-        else:
-            problems.append(f"no package `{name}`" + (f"; did you mean `{near}`?" if (near := universe.nearest(name)) else ""))
-    queue = deque(selected.values())
+    return _select(universe, {*universe.base, *wanted}, {})
+
+
+def add(universe: Universe, wanted: Iterable[str], installed: Mapping[str, str]) -> tuple[Candidate, ...]:
+    """What has to come to the packages `installed` (name → version) for `wanted`, by name.
+
+    As `close`, but what is installed stays as it is. Raises `Unsolvable`, also when it would have to be another version.
+    """
+    there = {name: universe.installed(name, version) for name, version in installed.items()}
+    return _select(universe, set(wanted) - there.keys(), there)
+
+
+def _select(universe: Universe, wanted: Collection[str], installed: Mapping[str, Candidate]) -> tuple[Candidate, ...]:
+    selected, problems, held = dict(installed), list[str](), set[str]()
+    queue = deque(_named(universe, wanted, problems))
+    selected |= {candidate.name: candidate for candidate in queue}
     while queue:
         dependent = queue.popleft()
         for alternatives in dependent.depends:
             if any(satisfies(c, alternative) for alternative in alternatives for c in selected.values()):
                 continue
-            if chosen := next(_available(universe, alternatives), None):
+            if chosen := next((c for c in _available(universe, alternatives) if c.name not in selected), None):
                 selected[chosen.name] = chosen
                 queue.append(chosen)
             else:
-                problems.append(
-                    f"`{dependent.name}` wants `{' | '.join(map(str, alternatives))}`, which the archive does not have"
-                )
-    problems += _conflicts(selected.values())
+                blocking = [installed[one.name] for one in alternatives if one.name in installed]
+                held |= {candidate.name for candidate in blocking}
+                problems.append(_unmet(dependent, alternatives, blocking))
+    for candidate, other, relation in _conflicts(selected.values()):
+        if not {candidate.name, other.name} <= installed.keys():
+            held |= {candidate.name, other.name} & installed.keys()
+            problems.append(f"`{candidate.name}` conflicts with `{other.name}` (`{relation}`)")
     if problems:
-        raise Unsolvable(problems)
-    return tuple(selected[name] for name in sorted(selected))
+        raise Unsolvable(problems, held)
+    return tuple(selected[name] for name in sorted(selected.keys() - installed.keys()))
+
+
+def _named(universe: Universe, names: Iterable[str], problems: list[str]) -> Iterator[Candidate]:
+    for name in sorted(names):
+        if candidate := universe.candidate(name):
+            yield candidate
+        else:
+            problems.append(f"no package `{name}`" + (f"; did you mean `{near}`?" if (near := universe.nearest(name)) else ""))
+
+
+def _unmet(dependent: Candidate, alternatives: Alternatives, blocking: Sequence[Candidate]) -> str:
+    there = " and ".join(f"`{candidate.name}` {candidate.version}" for candidate in blocking)
+    reason = f"but {there} is there already" if blocking else "which the archive does not have"
+    return f"`{dependent.name}` wants `{' | '.join(map(str, alternatives))}`, {reason}"
 
 
 def satisfies(candidate: Candidate, relation: Relation) -> bool:
@@ -153,18 +193,17 @@ def _available(universe: Universe, alternatives: Alternatives) -> Iterator[Candi
                 yield candidate
 
 
-def _conflicts(selected: Iterable[Candidate]) -> list[str]:
+def _conflicts(selected: Iterable[Candidate]) -> Iterator[tuple[Candidate, Candidate, Relation]]:
+    """Who refuses whom, and by which relation, by name."""
     by_name: dict[str, list[Candidate]] = {}
     for candidate in selected:
         for name in {candidate.name, *(provided.name for provided in candidate.provides)}:
             by_name.setdefault(name, []).append(candidate)
-    return [
-        f"`{candidate.name}` conflicts with `{other.name}` (`{relation}`)"
-        for candidate in sorted({c.name: c for group in by_name.values() for c in group}.values(), key=lambda c: c.name)
-        for relation in candidate.refuses
-        for other in by_name.get(relation.name, ())
-        if other is not candidate and satisfies(other, relation)
-    ]
+    for candidate in sorted({c.name: c for group in by_name.values() for c in group}.values(), key=lambda c: c.name):
+        for relation in candidate.refuses:
+            for other in by_name.get(relation.name, ()):
+                if other is not candidate and satisfies(other, relation):
+                    yield candidate, other, relation
 
 
 def _compares(version: str, relation: Relation) -> bool:

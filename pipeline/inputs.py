@@ -35,9 +35,18 @@ class InputHash:
 
 
 def compute(
-    catalog: Catalog, image: Image, files: Iterable[ContextFile], needs: Mapping[str, str], *, recipe: int = RECIPE
+    catalog: Catalog,
+    image: Image,
+    files: Iterable[ContextFile],
+    needs: Mapping[str, str],
+    *,
+    recipe: int = RECIPE,
+    installer: str = "",
 ) -> InputHash:
-    """The input hash of `image` from its context and the input hashes of the images that it `needs`."""
+    """The input hash of `image` from its context and the input hashes of the images that it `needs`.
+
+    `installer` is the sha256 hex of what installs `packages`; it counts for images that have some.
+    """
     facts = {
         "recipe": recipe,
         "platform": catalog.platform,
@@ -52,6 +61,7 @@ def compute(
         **{f"uses:{name}": needs[name] for name in image.uses},
         **({f"parent:{image.parent}": needs[image.parent]} if image.parent else {}),
         **(_rootfs(image.rootfs) if image.rootfs else {}),
+        **({"packages:names": sorted(image.packages), "packages:installer": installer} if image.packages else {}),
     }
     digests = {name: _digest(fact) for name, fact in facts.items()} | _files(files)
     return InputHash(value=_digest(digests), parts={name: digests[name][:PART_DIGITS] for name in sorted(digests)})

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from pipeline.additions import CONTEXT
 from pipeline.catalog import Catalog, Image
 from pipeline.command import Run
 from pipeline.dockerfile import External, external_images, final_base
@@ -89,6 +90,7 @@ def examine(catalog: Catalog, image: Image, text: str) -> Iterator[Finding]:
         file = parse(text)
         yield from _outside_images(catalog, image, text, path)
         yield from _base(image, text, path)
+        yield from _unused(image, file, path)
     except DockerfileError as error:
         yield Finding(path=path, line=error.line, rule="dockerfile", text=error.message)
         return
@@ -112,7 +114,7 @@ def _all(file: Dockerfile) -> Iterator[Instruction]:
 
 
 def _outside_images(catalog: Catalog, image: Image, text: str, path: str) -> Iterator[Finding]:
-    contexts = (*(["base"] if image.parent else []), *image.uses)
+    contexts = (*(["base"] if image.parent else []), *([CONTEXT] if image.packages else []), *image.uses)
     system, _, machine = catalog.platform.partition("/")
     variables = {"TARGETPLATFORM": catalog.platform, "TARGETOS": system, "TARGETARCH": machine.partition("/")[0]}
     for external in external_images(text, contexts, variables):
@@ -128,6 +130,8 @@ def _outside_images(catalog: Catalog, image: Image, text: str, path: str) -> Ite
 def _pin(catalog: Catalog, external: External) -> str:
     if external.text in catalog.images:
         return f"to start from the family's own image, add `{external.text}` to `uses:` in `image.yaml`"
+    if external.text == CONTEXT:
+        return "name the Debian packages that it adds as `packages:` in `image.yaml`"
     if external.text == "base":
         return "name the image that it stands on as `parent:` in `image.yaml`"
     return f"write its digest behind it: `docker buildx imagetools inspect {external.reference}` tells it"
@@ -140,6 +144,15 @@ def _base(image: Image, text: str, path: str) -> Iterator[Finding]:
         yield Finding(path=path, line=line, rule="not-on-parent", text=told, hint="begin the final stage with `FROM base`")
 
 
+def _unused(image: Image, file: Dockerfile, path: str) -> Iterator[Finding]:
+    steps = [instruction for instruction in _all(file) if instruction.keyword == "RUN"]
+    if image.packages and not any(mount.get("from") == CONTEXT for step in steps for mount in step.mounts):
+        told = "installs none of the `packages` that `image.yaml` names"
+        step = f"RUN --mount=type=bind,from={CONTEXT},target=/{CONTEXT} --network=none"
+        hint = f'as user 0, `{step} ["/bin/sh", "/{CONTEXT}/install.sh"]`'
+        yield Finding(path=path, line=1, rule="unused-packages", text=told, hint=hint)
+
+
 def _installs(image: Image, instruction: Instruction, lines: Sequence[str], path: str) -> Iterator[Finding]:
     if instruction.keyword != "RUN":
         return
@@ -150,7 +163,7 @@ def _installs(image: Image, instruction: Instruction, lines: Sequence[str], path
             text, hint = f"runs `{one.what}` unseen", "load it with `ADD --checksum=sha256:…`, then run the file"
             yield Finding(path=path, line=line, rule="piped-script", text=text, hint=hint)
         else:
-            hint = f"name it in `requirements/` or in the packages of a root file system, then `nox -s update -- {image.name}`"
+            hint = f"name it in `requirements/` or in `packages:` of `image.yaml`, then `nox -s update -- {image.name}`"
             yield Finding(path=path, line=line, rule="outside-lock", text=f"installs `{one.what}` outside the lock", hint=hint)
 
 

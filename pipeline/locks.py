@@ -73,7 +73,7 @@ class Package:
 
 @dataclass(frozen=True)
 class PackagesLock:
-    """The packages of a root file system, by name; `locked_from` is the sha256 hex of suite and package list."""
+    """The packages of a root file system, or what an image adds to those below it; `locked_from` is a `packages_digest`."""
 
     locked_from: str
     suite: str
@@ -91,9 +91,10 @@ def source_digest(source: bytes) -> str:
     return hashlib.sha256(b"\n".join(line for line in lines if line and not line.startswith(b"#"))).hexdigest()
 
 
-def rootfs_digest(suite: str, packages: Iterable[str]) -> str:
-    """The sha256 hex of what `packages.lock` is solved from."""
-    return hashlib.sha256("\n".join([suite, *sorted(set(packages))]).encode()).hexdigest()
+def packages_digest(suite: str, packages: Iterable[str], below: Mapping[str, str] | None = None) -> str:
+    """The sha256 hex of what `packages.lock` is solved from; `below` is what the images below have, name → version."""
+    there = [f"{name}={version}" for name, version in sorted((below or {}).items())]
+    return hashlib.sha256("\n".join([suite, *sorted(set(packages)), *there]).encode()).hexdigest()
 
 
 def overlay_name(image: str, lock: bytes) -> str:

@@ -50,9 +50,14 @@ def prepare(image: Image, lock: PackagesLock, debs: Mapping[str, Path], *, overl
     _write_seed(folder / "seed.tar", [debs[name] for name in required], epoch)
     _write_overlay(folder / "overlay.tar", overlay, epoch)
     _write_texts(folder, image.rootfs, required)
-    (folder / "debs").mkdir()
+    lay_out(lock, debs, folder / "debs")
+
+
+def lay_out(lock: PackagesLock, debs: Mapping[str, Path], folder: Path) -> None:
+    """Put the files of the lock's packages into the new `folder` as `NAME.deb`, as hard links where that is possible."""
+    folder.mkdir()
     for package in lock.packages:
-        _link(debs[package.name], folder / "debs" / f"{package.name}.deb")
+        _link(debs[package.name], folder / f"{package.name}.deb")
 
 
 def _write_texts(folder: Path, rootfs: Rootfs, required: tuple[str, ...]) -> None:

@@ -1,10 +1,11 @@
-"""Solves the locks of images again: Debian packages, and Python distributions under the locks of what an image stands on.
+"""Solves the locks of images again: Debian packages and Python distributions, under the locks of what an image stands on.
 
 All lock groups of an image are solved together, so that they agree; each distribution goes into the first group that needs
 it. What a parent has is a constraint, and is not locked again. All locks are written, or none.
 """
 
 import sys
+from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,6 +17,7 @@ from pipeline.catalog import Catalog, Image
 from pipeline.catalog_locks import PACKAGES_LOCK
 from pipeline.command import Run
 from pipeline.debian import Mirror
+from pipeline.depends import Unsolvable
 from pipeline.errors import InputError, PipelineError, Temporary, ToolFailed
 from pipeline.grouping import Solved, assign, read_solution
 from pipeline.locks import RequirementsLock
@@ -76,23 +78,52 @@ def update(names: Sequence[str], desk: Desk) -> tuple[Moved, ...]:
 def _solve(image: Image, desk: Desk, texts: Mapping[Path, str]) -> dict[str, str]:
     """Lock → text of all locks of `image`; `texts` are the locks that are solved but not yet written."""
     solved: dict[str, str] = {}
-    if image.rootfs:
-        solved[PACKAGES_LOCK] = locks.format_packages(
-            debian.solve(
-                image.rootfs.suite,
-                image.rootfs.packages,
-                architecture=desk.catalog.platform.split("/")[1],
-                mirror=desk.mirror,
-                cache=desk.settings.cache,
-                now=desk.now,
-                story=desk.story,
-            )
-        )
+    if image.has_packages:
+        solved[PACKAGES_LOCK] = _solve_packages(image, desk, texts)
     folder = desk.settings.images / image.name / "requirements"
     sources = {path.name: path.read_bytes() for path in sorted(folder.glob("*.in"))}
     if sources:
         solved |= _solve_requirements(image, desk, folder, sources, _inherited(image, desk, texts))
     return solved
+
+
+def _solve_packages(image: Image, desk: Desk, texts: Mapping[Path, str]) -> str:
+    below = None if image.rootfs else _packages_below(image, desk, texts)
+    try:
+        lock = debian.solve(
+            desk.catalog.suite(image),
+            image.rootfs.packages if image.rootfs else image.packages,
+            below=None if below is None else dict(ChainMap(*below.values())),
+            architecture=desk.catalog.platform.split("/")[1],
+            mirror=desk.mirror,
+            cache=desk.settings.cache,
+            now=desk.now,
+            story=desk.story,
+        )
+    except Unsolvable as error:
+        holders = [name for name, versions in (below or {}).items() if error.held & versions.keys()]
+        if not holders:
+            raise
+        hint = f"what is below stays as it is locked; `nox -s update -- {' '.join([*holders, image.name])}` moves both"
+        raise InputError(f"`{image.name}`: {error.message}", hint=hint) from error
+    return locks.format_packages(lock)
+
+
+def _packages_below(image: Image, desk: Desk, texts: Mapping[Path, str]) -> dict[str, dict[str, str]]:
+    """The images below that have Debian packages → name → version."""
+    found: dict[str, dict[str, str]] = {}
+    for ancestor in desk.catalog.ancestors(image):
+        if ancestor.has_packages:
+            lock = locks.parse_packages(_lock_text(ancestor, desk.settings.images / ancestor.name / PACKAGES_LOCK, texts))
+            found[ancestor.name] = {package.name: package.version for package in lock.packages}
+    return found
+
+
+def _lock_text(image: Image, lock: Path, texts: Mapping[Path, str]) -> str:
+    """A lock of an image below, as it will be."""
+    if lock not in texts and not lock.is_file():
+        raise InputError(f"`{image.name}` has no `{lock.name}` yet", hint=f"`nox -s update -- {image.name}` first")
+    return texts.get(lock) or lock.read_text()
 
 
 def _solve_requirements(
@@ -157,7 +188,7 @@ def _unsolved(image: Image, code: int, stderr: str) -> PipelineError:
 
 
 def _python(image: Image, catalog: Catalog) -> str:
-    for ancestor in (image, *_ancestors(image, catalog)):
+    for ancestor in (image, *catalog.ancestors(image)):
         if ancestor.python:
             return ancestor.python
     raise InputError(f"nothing says which Python `{image.name}` has", hint='write `python: "3.11"` in its `image.yaml`')
@@ -165,21 +196,13 @@ def _python(image: Image, catalog: Catalog) -> str:
 
 def _inherited(image: Image, desk: Desk, texts: Mapping[Path, str]) -> dict[str, str]:
     versions: dict[str, str] = {}
-    for ancestor in _ancestors(image, desk.catalog):
+    for ancestor in desk.catalog.ancestors(image):
         folder = desk.settings.images / ancestor.name / "requirements"
         for source in sorted(folder.glob("*.in")):
-            lock = source.with_suffix(".lock")
-            if lock not in texts and not lock.is_file():
-                raise InputError(f"`{ancestor.name}` has no `{lock.name}` yet", hint=f"`nox -s update -- {ancestor.name}` first")
-            requirements = locks.parse_requirements(texts.get(lock) or lock.read_text()).requirements
+            text = _lock_text(ancestor, source.with_suffix(".lock"), texts)
+            requirements = locks.parse_requirements(text).requirements
             versions |= {name: requirement.version for name, requirement in requirements.items()}
     return versions
-
-
-def _ancestors(image: Image, catalog: Catalog) -> Iterator[Image]:
-    while image.parent:
-        image = catalog.images[image.parent]
-        yield image
 
 
 def _moved(image: Image, folder: Path, solved: Mapping[str, str]) -> Iterator[Moved]:

@@ -73,7 +73,8 @@ def _target(job: Job, folder: Path) -> Target:
     at = stage.context(job, folder)
     dockerfile = (at / "Dockerfile").read_text(encoding="utf-8")
     references = {name: str(pinned) for name, pinned in job.references.items()}
-    return target(job.image, job.survey, context=at, dockerfile=dockerfile, references=references)
+    folders = stage.folders(job, folder, at)
+    return target(job.image, job.survey, context=at, dockerfile=dockerfile, references=references, folders=folders)
 
 
 def _bake_and_prove(job: Job, wanted: Target, folder: Path, task: Task, log: str = "") -> tuple[Baked, promises.Image]:

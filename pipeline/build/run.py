@@ -16,7 +16,7 @@ from pipeline.catalog import Image
 from pipeline.catalog_locks import PACKAGES_LOCK
 from pipeline.debian import PackagesGone
 from pipeline.errors import Interrupted, PipelineError, Terminated, ToolUnfit, of_the_machine
-from pipeline.locks import parse_packages
+from pipeline.locks import PackagesLock, packages_digest, parse_packages
 from pipeline.survey import Survey
 
 PARALLEL = 2
@@ -50,7 +50,7 @@ class _Packages:
 def _fetch(survey: Survey, shop: Workshop, resolved: set[str]) -> _Packages:
     debs: dict[str, Mapping[str, Path]] = {}
     failed: dict[str, PipelineError] = {}
-    for image in _root_file_systems(survey):
+    for image in _packaged(survey):
         try:
             found = _fetch_one(image, survey, shop, resolved)
         except (Interrupted, Terminated):
@@ -64,43 +64,59 @@ def _fetch(survey: Survey, shop: Workshop, resolved: set[str]) -> _Packages:
     return _Packages(debs=debs, failed=failed)
 
 
-def _root_file_systems(survey: Survey) -> list[Image]:
+def _packaged(survey: Survey) -> list[Image]:
     images = [survey.catalog.images[step.image] for step in survey.steps if step.action == "build"]
-    return [image for image in images if image.rootfs]
+    return [image for image in images if image.has_packages]
 
 
 def _fetch_one(image: Image, survey: Survey, shop: Workshop, resolved: set[str]) -> Mapping[str, Path] | None:
     """The image's packages; None when an overlay lock has taken the place of its own."""
-    try:
-        return _download(image, survey, shop)
-    except PackagesGone as gone:
-        if not survey.catalog.candidate_repository.loopback or image.name in resolved:
-            raise
-        resolved.add(image.name)
-        _resolve(image, gone, survey, shop)
-        return None
+    reason = "" if image.name in resolved else _moved_below(image, survey, shop)
+    if not reason:
+        try:
+            return _download(image, survey, shop)
+        except PackagesGone as gone:
+            if not survey.catalog.candidate_repository.loopback or image.name in resolved:
+                raise
+            reason = gone.message
+    resolved.add(image.name)
+    _resolve(image, reason, survey, shop)
+    return None
+
+
+def _moved_below(image: Image, survey: Survey, shop: Workshop) -> str:
+    """Why added packages do not fit any more: an overlay lock below has taken the place of the one they are solved on."""
+    if image.rootfs:
+        return ""
+    lock = _lock(image, survey, shop)
+    below = context.packages_below(shop.settings, survey.catalog, image)
+    fits = lock.locked_from == packages_digest(lock.suite, image.packages, below)
+    return "" if fits else f"the packages of `{image.name}` are locked on other ones than `{image.parent}` has now"
 
 
 def _download(image: Image, survey: Survey, shop: Workshop) -> Mapping[str, Path]:
-    path = context.overlay(shop.settings, survey.catalog, image) or shop.settings.images / image.name / PACKAGES_LOCK
-    lock = parse_packages(path.read_text(encoding="utf-8"))
+    lock = _lock(image, survey, shop)
     return debian.fetch(image.name, lock, mirror=shop.mirror, cache=shop.settings.cache, story=shop.story)
 
 
-def _resolve(image: Image, gone: PackagesGone, survey: Survey, shop: Workshop) -> None:
+def _lock(image: Image, survey: Survey, shop: Workshop) -> PackagesLock:
+    return parse_packages(context.packages_lock(shop.settings, survey.catalog, image).read_text(encoding="utf-8"))
+
+
+def _resolve(image: Image, reason: str, survey: Survey, shop: Workshop) -> None:
     """Solve the image's packages anew into the cache: candidates stay on this machine, and the tree stays clean."""
-    assert image.rootfs is not None
     path = debian.resolve_overlay(
         image.name,
         (shop.settings.images / image.name / PACKAGES_LOCK).read_bytes(),
-        image.rootfs.packages,
+        image.rootfs.packages if image.rootfs else image.packages,
+        below=None if image.rootfs else context.packages_below(shop.settings, survey.catalog, image),
         architecture=survey.catalog.platform.split("/")[1],
         mirror=shop.mirror,
         cache=shop.settings.cache,
         now=shop.now(),
         story=shop.story,
     )
-    shop.story.warn(f"{gone.message}; `{image.name}` is built from newer ones, locked in `{path}`")
+    shop.story.warn(f"{reason}; `{image.name}` is built from newer ones, locked in `{path}`")
 
 
 def _walk(survey: Survey, shop: Workshop, packages: _Packages, twice: bool) -> tuple[BuildResult, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pipeline import bake, names
@@ -58,7 +59,7 @@ class Job:
     references: Mapping[str, Pinned]
     """The images that it is built from, by name."""
     debs: Mapping[str, Path]
-    """The packages of a root file system, by name."""
+    """The files of its `packages.lock`, by name."""
     commit: str | None
     dirty: bool
     twice: bool
@@ -78,7 +79,8 @@ class Job:
 def definition(survey: Survey, settings: Settings, around: Surroundings) -> dict[str, Any]:
     """The bake definition of what `survey` builds, for people to use with buildx; stands on what is there, by digest or tag.
 
-    Left out: root file systems, whose context is made by the pipeline, and proxies, whose addresses can hold passwords.
+    Left out: root file systems and images that add packages, whose contexts are made by the pipeline, and proxies, whose
+    addresses can hold passwords.
     """
     at = survey.catalog.candidate_repository
     there = {step.image: str(at.at(step.digest) if step.digest else at.tag(step.tag)) for step in survey.steps}
@@ -92,15 +94,24 @@ def definition(survey: Survey, settings: Settings, around: Surroundings) -> dict
             references={need: there[need] for need in image.needs},
         )
         for image in images
-        if image.rootfs is None
+        if not image.has_packages
     ]
     return bake.definition(targets, Surroundings(certificates=around.certificates, index_url=around.index_url))
 
 
-def target(image: Image, survey: Survey, *, context: Path, dockerfile: str, references: Mapping[str, str]) -> Target:
-    """What BuildKit is asked for; `references` are the images that this one needs, by name."""
+def target(
+    image: Image,
+    survey: Survey,
+    *,
+    context: Path,
+    dockerfile: str,
+    references: Mapping[str, str],
+    folders: Mapping[str, Path] = MappingProxyType({}),
+) -> Target:
+    """What BuildKit is asked for; `references` are the images that this one needs, `folders` others, by name."""
     catalog, input_hash = survey.catalog, survey.hashes[image.name]
     contexts = {"base" if need == image.parent else need: f"docker-image://{text}" for need, text in references.items()}
+    contexts |= {name: str(folder) for name, folder in folders.items()}
     return Target(
         name=image.name,
         repository=catalog.candidate_repository,

@@ -1,18 +1,18 @@
 """Where an image is prepared: a lock and a folder of its tag's own, and the build context in it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from pipeline import additions, rootfs
 from pipeline import context as contexts
-from pipeline import rootfs
 from pipeline.build.shop import Job, Workshop
 from pipeline.catalog_locks import PACKAGES_LOCK
 from pipeline.errors import Interrupted
-from pipeline.locks import parse_packages
+from pipeline.locks import PackagesLock, parse_packages
 from pipeline.oci import Tagged
 
 LOCK_POLL = 0.2
@@ -76,10 +76,24 @@ def context(job: Job, folder: Path) -> Path:
         return sources
     made = folder / "rootfs" / job.step.input_hash
     made.mkdir(parents=True)
-    lock = parse_packages((sources / PACKAGES_LOCK).read_text(encoding="utf-8"))
     epoch = int(catalog.epoch.timestamp())
-    rootfs.prepare(job.image, lock, job.debs, overlay=sources / "rootfs", epoch=epoch, folder=made)
+    rootfs.prepare(job.image, _lock(sources), job.debs, overlay=sources / "rootfs", epoch=epoch, folder=made)
     return made
+
+
+def folders(job: Job, folder: Path, sources: Path) -> Mapping[str, Path]:
+    """Prepare, below `folder`, what the Dockerfile of the context `sources` finds by name beside it: the added packages."""
+    if not job.image.packages:
+        return {}
+    made = folder / "packages" / job.step.input_hash
+    made.mkdir(parents=True)
+    epoch = int(job.survey.catalog.epoch.timestamp())
+    additions.prepare(_lock(sources), job.debs, epoch=epoch, folder=made)
+    return {additions.CONTEXT: made}
+
+
+def _lock(sources: Path) -> PackagesLock:
+    return parse_packages((sources / PACKAGES_LOCK).read_text(encoding="utf-8"))
 
 
 def _file_name(tagged: Tagged) -> str:

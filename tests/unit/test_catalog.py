@@ -160,7 +160,7 @@ def test_locks_and_sources_come_in_pairs() -> None:
     )
     assert faults({"a": alone}) == (
         "images/a/packages.lock:1: `nonsense` is not `name version architecture size sha256 path`",
-        "images/a/packages.lock:1: belongs to no `rootfs`",
+        "images/a/packages.lock:1: belongs to no `rootfs` and no `packages`",
         "images/a/packages.lock:1: line 1 must be `# locked from: sha256:…`",
         "images/a/packages.lock:2: line 2 must be `# suite: …`",
         "images/a/requirements/new.in:1: has no lock: `nox -s update -- a`",
@@ -170,7 +170,7 @@ def test_locks_and_sources_come_in_pairs() -> None:
 
 def test_a_root_file_system_and_its_lock_belong_together() -> None:
     package = locks.Package("python3.11", "3.11.2-6+deb12u5", "amd64", 1, "0" * 64, "debian/pool/p.deb")
-    stale = locks.PackagesLock(locks.rootfs_digest("bookworm", ["apt"]), "bookworm", (package,))
+    stale = locks.PackagesLock(locks.packages_digest("bookworm", ["apt"]), "bookworm", (package,))
     text = 'description: A\nclaims: {python3.11: "3.12"}\nrootfs:\n  suite: bookworm\n  packages: [python3.11]\n'
     image = Folder(text=text.encode(), paths=("image.yaml",), locks={"packages.lock": locks.format_packages(stale)})
     assert faults({"a": image}) == (

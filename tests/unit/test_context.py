@@ -11,7 +11,7 @@ from pipeline import context
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, Temporary
 from pipeline.inputs import InputHash
-from pipeline.locks import PackagesLock, format_packages, overlay_name, rootfs_digest
+from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest
 from pipeline.settings import Settings
 
 SHARED = """\
@@ -31,7 +31,7 @@ def settings(tmp_path: Path) -> Settings:
     root = tmp_path / "root"
     write(root / "images/catalog.yaml", SHARED)
     write(root / "images/os/image.yaml", "description: OS\nrelease: false\nrootfs: {suite: bookworm, packages: [apt]}\n")
-    lock = PackagesLock(rootfs_digest("bookworm", ["apt"]), "bookworm", ())
+    lock = PackagesLock(packages_digest("bookworm", ["apt"]), "bookworm", ())
     write(root / "images/os/packages.lock", format_packages(lock))
     write(root / "images/os/rootfs/etc/motd", "hello\n")
     write(root / "images/main/image.yaml", "description: Main\nparent: os\nchecks: {cpu: [imports]}\n")

@@ -9,7 +9,7 @@ import pytest
 from pipeline import debian
 from pipeline.debian import KEYRING, Mirror, PackagesGone
 from pipeline.errors import Temporary, ToolFailed
-from pipeline.locks import PackagesLock, format_packages, overlay_name, parse_packages, rootfs_digest
+from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest, parse_packages
 from pipeline.story import Silent
 from tests.archive import NOW, Archive, served
 
@@ -34,7 +34,7 @@ def test_a_lock_holds_the_newest_versions_of_suite_updates_and_security(archive:
     lock = solve(archive, tmp_path, "tool")
     assert [(package.name, package.version) for package in lock.packages] == [("base", "1"), ("lib", "1:2-3+deb1"), ("tool", "7")]
     assert lock.packages[1].path == "debian-security/pool/main/l/lib/lib_2-3+deb1_amd64.deb"
-    assert lock.locked_from == rootfs_digest("stable", ["tool"])
+    assert lock.locked_from == packages_digest("stable", ["tool"])
     assert parse_packages(format_packages(lock)) == lock
 
 

@@ -20,8 +20,8 @@ CORE = (
     " inputs plan expansion instructions dockerfile installs statements"
 )
 EDGES = (
-    "redaction conversation command buildinfo buildlog registry download debian rootfs toolchain install daemons dockerhost"
-    " engine services builders surroundings bake context records survey readiness"
+    "redaction conversation command buildinfo buildlog registry download debian rootfs additions toolchain install daemons"
+    " dockerhost engine services builders surroundings bake context records survey readiness"
 )
 STAGES = "setup doctor build check lint update run new explain"
 FRONT = "report console call verbs __main__"

@@ -79,8 +79,8 @@ def test_the_digest_of_a_source_is_of_its_requirements_and_not_of_its_comments()
 
 
 def test_the_digest_of_a_root_file_system_ignores_the_order_of_its_packages() -> None:
-    assert locks.rootfs_digest("bookworm", ["b", "a"]) == locks.rootfs_digest("bookworm", ["a", "b", "a"])
-    assert locks.rootfs_digest("bookworm", ["a"]) != locks.rootfs_digest("trixie", ["a"])
+    assert locks.packages_digest("bookworm", ["b", "a"]) == locks.packages_digest("bookworm", ["a", "b", "a"])
+    assert locks.packages_digest("bookworm", ["a"]) != locks.packages_digest("trixie", ["a"])
 
 
 def test_an_overlay_is_named_after_the_lock_that_it_stands_in_for() -> None:

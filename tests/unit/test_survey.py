@@ -12,7 +12,7 @@ from pipeline.catalog import Catalog
 from pipeline.errors import PipelineError, TagConflict
 from pipeline.explain import Explanation, explain
 from pipeline.inputs import InputHash
-from pipeline.locks import PackagesLock, format_packages, overlay_name, rootfs_digest
+from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest
 from pipeline.oci import Config, Digest, Pinned, Repository, Tagged
 from pipeline.registry import Registry
 from pipeline.settings import Settings
@@ -122,7 +122,7 @@ def test_a_lock_from_the_cache_is_said_once(stage: Stage) -> None:
     home = stage.settings.images / "os"
     home.mkdir()
     (home / "image.yaml").write_text("description: O\nrelease: false\nrootfs: {suite: bookworm, packages: []}\n")
-    lock = format_packages(PackagesLock(rootfs_digest("bookworm", []), "bookworm", ()))
+    lock = format_packages(PackagesLock(packages_digest("bookworm", []), "bookworm", ()))
     (home / "packages.lock").write_text(lock)
     overlay = stage.settings.cache / "overlays" / overlay_name("os", lock.encode())
     overlay.parent.mkdir(parents=True)
