@@ -10,18 +10,20 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pipeline import context, names
+from pipeline import context, debian, names
 from pipeline.build import BuildResult, Workshop, build, definition, one
 from pipeline.build import run as stage_run
 from pipeline.builders import Builder
 from pipeline.debian import Mirror, PackagesGone
 from pipeline.errors import CheckFailed, Interrupted, PipelineError, TagConflict, Temporary, ToolFailed, worst
+from pipeline.locks import format_packages, parse_packages
 from pipeline.oci import Digest, Repository
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.story import Silent
 from pipeline.surroundings import Surroundings
 from pipeline.survey import Survey, survey
+from tests.archive import NOW, Archive, deb, served
 from tests.fakes import FakeBuildx, FakeRegistry, fake_registry
 
 DATA = Path(__file__).parent.parent / "data" / "buildkit"
@@ -468,6 +470,105 @@ def test_packages_that_cannot_be_solved_anew_fail_the_image_alone(family: Family
 
 def test_a_mirror_that_is_down_fails_the_image_alone(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     assert packages(family, monkeypatch, [Temporary("the mirror is down")]) == ["survey", "fetch", "os"]
+
+
+class Adding(Family):
+    """A root file system `os` with the package `base`, and `app` on it, which adds `tool`; both from `archive`."""
+
+    def __init__(self, root: Path, registry: FakeRegistry, archive: Archive) -> None:
+        super().__init__(root, registry)
+        self.archive = archive
+        for name, fields in (("base", "Essential: yes"), ("tool", "Depends: base")):
+            archive.add("stable", name, "1", fields, deb(f"Package: {name}\nVersion: 1\n{fields}\n", {"./x": "x"}))
+        archive.publish()
+        (self.settings.images / "os" / "Dockerfile").unlink()
+        self.write("os/image.yaml", "description: os\nrelease: false\nrootfs: {suite: stable, packages: [base]}\n")
+        self.image("app", "parent: os\npackages: [tool]\n", STEPS)
+        self.lock("os", ["base"], None)
+        self.lock("app", ["tool"], {"base": "1"})
+
+    def lock(self, image: str, packages: list[str], below: Mapping[str, str] | None) -> None:
+        shop = self.shop
+        lock = debian.solve(
+            "stable",
+            packages,
+            below=below,
+            architecture="amd64",
+            mirror=shop.mirror,
+            cache=shop.settings.cache,
+            now=NOW,
+            story=Silent(),
+        )
+        self.write(f"{image}/packages.lock", format_packages(lock))
+
+    def newer(self, name: str, fields: str) -> None:
+        """The archive drops version 1 of a package for version 2."""
+        self.archive.suites["stable"] = [one for one in self.archive.suites["stable"] if f"Package: {name}\n" not in one]
+        self.archive.files = {path: content for path, content in self.archive.files.items() if f"/{name}_1_" not in path}
+        self.archive.add("stable", name, "2", fields, deb(f"Package: {name}\nVersion: 2\n{fields}\n", {"./x": "x"}))
+        self.archive.publish()
+        for file in (self.settings.cache / "downloads" / "debs").glob("*.deb"):
+            file.unlink()
+
+    @property
+    def shop(self) -> Workshop:
+        return replace(super().shop, mirror=self.archive.mirror(self.settings.root), now=lambda: NOW)
+
+
+@pytest.fixture
+def adding(tmp_path: Path) -> Iterator[Adding]:
+    with fake_registry() as registry, served(Archive()) as archive:
+        yield Adding(tmp_path, registry, archive)
+
+
+def sent_packages(family: Family) -> dict[str, list[str]]:
+    """What each image's build finds in the folder `packages`, looked at while it is built."""
+    sent: dict[str, list[str]] = {}
+
+    def look(name: str) -> None:
+        if folder := family.buildx.baked[-1]["contexts"].get("packages"):
+            sent[name] = sorted(path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file())
+
+    family.buildx.before = look
+    return sent
+
+
+def test_added_packages_are_sent_as_a_folder_named_by_the_hash(adding: Adding) -> None:
+    sent = sent_packages(adding)
+    assert adding.states(adding.build("app")) == {"os": "built", "app": "built"}
+    assert sent == {"app": ["debs/tool.deb", "epoch", "install.sh"]}
+    target = adding.buildx.baked[-1]
+    assert Path(target["contexts"]["packages"]).name == adding.survey("app").hashes["app"].value
+    assert "rewrite-timestamp=true" in target["output"][0]
+
+
+def test_a_package_that_is_not_the_locked_one_fails_the_image(adding: Adding) -> None:
+    path = next(path for path in adding.archive.files if "/tool_1_" in path)
+    adding.archive.files[path] = b"X" * len(adding.archive.files[path])
+    results = adding.build("app")
+    assert adding.states(results) == {"os": "built", "app": "failed"}
+    assert "is not the wanted file" in results["app"].reason
+
+
+def test_added_packages_that_are_gone_are_solved_anew_on_what_is_below(adding: Adding) -> None:
+    committed = (adding.settings.images / "app" / "packages.lock").read_text()
+    adding.newer("tool", "Depends: base")
+    assert adding.states(adding.build("app")) == {"os": "built", "app": "built"}
+    assert (adding.settings.images / "app" / "packages.lock").read_text() == committed
+    assert [line for line in adding.story.lines if "dropped the locked versions of `tool`; `app` is built from" in line]
+    assert adding.survey("app").steps[0].action == "reuse"
+
+
+def test_packages_are_solved_anew_where_an_overlay_takes_the_place_of_those_below(adding: Adding) -> None:
+    adding.newer("base", "Essential: yes")
+    adding.newer("tool", "Depends: base (= 2)")
+    assert adding.states(adding.build("app")) == {"os": "built", "app": "built"}
+    catalog = context.load(adding.settings)
+    assert context.packages_below(adding.settings, catalog, catalog.images["app"]) == {"base": "2"}
+    lock = parse_packages(context.packages_lock(adding.settings, catalog, catalog.images["app"]).read_text())
+    assert [package.version for package in lock.packages] == ["2"]
+    assert [line for line in adding.story.lines if "are locked on other ones than `os` has now; `app` is built from" in line]
+    assert {step.action for step in adding.survey("app").steps} == {"reuse"}
 
 
 def test_the_definition_for_people_stands_on_what_is_there(family: Family) -> None:

@@ -1,6 +1,7 @@
 """Faulty catalogs are refused with all their faults; good ones mean what they say."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -211,3 +212,69 @@ def test_a_thousand_images_in_one_line_are_sorted_and_a_circle_of_them_is_found(
     assert list(catalog.images) == [f"i{number}" for number in range(1000)]
     (fault,) = faults(chain("description: D\nparent: i999\n"))
     assert fault.startswith("images/i0/image.yaml:2: goes in a circle: `i0` → `i999` → `i998`")
+
+
+def packaged(text: str, wanted: str, versions: Mapping[str, str]) -> Folder:
+    """A folder with a `packages.lock` that is solved from what has this digest."""
+    found = (locks.Package(name, version, "amd64", 1, "0" * 64, "debian/pool/p.deb") for name, version in versions.items())
+    lock = locks.format_packages(locks.PackagesLock(wanted, "bookworm", tuple(found)))
+    return Folder(text=text.encode(), paths=("Dockerfile",), locks={"packages.lock": lock})
+
+
+ROOT = packaged(
+    "description: R\nrelease: false\nrootfs: {suite: bookworm, packages: [bash]}\n",
+    locks.packages_digest("bookworm", ["bash"]),
+    {"bash": "5"},
+)
+ROOT = replace(ROOT, paths=())
+ADDING = "description: A\nparent: root\npackages: [tmux]\nclaims: {tmux: '3.3'}\n"
+ADDED = packaged(ADDING, locks.packages_digest("bookworm", ["tmux"], {"bash": "5"}), {"tmux": "3.3-1"})
+ON_TOP = "description: B\nparent: a\nvariant: b\npackages: [git]\n"
+ON_ALL = packaged(ON_TOP, locks.packages_digest("bookworm", ["git"], {"bash": "5", "tmux": "3.3-1"}), {"git": "2"})
+
+
+def test_packages_are_added_to_those_of_all_images_below() -> None:
+    catalog = catalog_text.parse(SHARED, {"root": ROOT, "a": ADDED, "b": ON_ALL})
+    image = catalog.images["b"]
+    assert (image.packages, catalog.suite(image)) == (("git",), "bookworm")
+    assert [ancestor.name for ancestor in catalog.ancestors(image)] == ["a", "root"]
+
+
+def test_added_packages_are_locked_under_the_locks_below_as_they_are() -> None:
+    moved = replace(ROOT, locks={"packages.lock": ROOT.locks["packages.lock"].replace("bash 5", "bash 6")})
+    text = ADDING.replace("[tmux]", "[tmux, less]").replace("3.3'", "3.4'")
+    assert faults({"root": moved, "a": replace(ADDED, text=text.encode()), "b": ON_ALL}) == (
+        "images/a/image.yaml:4: claims `tmux` 3.4, but images/a/packages.lock locks 3.3-1",
+        "images/a/packages.lock:1: is not solved from the `packages` of `image.yaml` and what `root` has as it is now: "
+        "`nox -s update -- a`",
+        "images/b/packages.lock:1: is not solved from the `packages` of `image.yaml` and what `a` has as it is now: "
+        "`nox -s update -- b`",
+    )
+
+
+def test_packages_without_a_lock_and_a_lock_without_packages_are_found() -> None:
+    assert faults({"root": ROOT, "a": replace(ADDED, locks={}), "b": replace(ON_ALL, text=ON_TOP[:35].encode())}) == (
+        "images/a/image.yaml:3: has no `packages.lock`: `nox -s update -- a`",
+        "images/b/packages.lock:1: belongs to no `rootfs` and no `packages`",
+    )
+
+
+def test_packages_are_added_to_those_of_a_root_file_system_alone() -> None:
+    both = "description: A\nrootfs: {suite: bookworm, packages: [bash]}\npackages: [git]\n"
+    digest = locks.packages_digest("bookworm", ["bash"])
+    alone = packaged("description: B\nparent: x\nvariant: b\npackages: [git]\n", digest, {})
+    found = faults({
+        "a": replace(packaged(both, digest, {}), paths=()),
+        "b": alone,
+        "x": folder("description: X\nrelease: false\n"),
+    })  # fmt: skip
+    assert found == (
+        "images/a/image.yaml:3: a `rootfs` has its own `packages`: name them there",
+        "images/b/image.yaml:4: are added to those of a `rootfs`: no image that it stands on has one",
+    )
+
+
+@pytest.mark.parametrize("packages", ["[Git]", "[git, git]", "git"])
+def test_names_of_packages_are_debians(packages: str) -> None:
+    (fault,) = faults({"root": ROOT, "a": replace(ADDED, text=f"description: A\nparent: root\npackages: {packages}\n".encode())})
+    assert fault.startswith("images/a/image.yaml:3: `packages")

@@ -11,7 +11,7 @@ from pipeline import context
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, Temporary
 from pipeline.inputs import InputHash
-from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest
+from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, packages_digest
 from pipeline.settings import Settings
 
 SHARED = """\
@@ -212,3 +212,29 @@ def test_a_lock_in_the_cache_counts_in_place_of_the_committed_one_on_loopback_on
 def test_only_what_is_named_and_what_it_is_built_from_is_hashed(settings: Settings) -> None:
     catalog = context.load(settings)
     assert list(context.hashes(settings, catalog, ["main"])) == ["os", "main"]
+
+
+def test_the_lock_of_packages_counts_whatever_the_patterns_say(settings: Settings) -> None:
+    write(settings.images / "os/.dockerignore", "*\n")
+    assert names(settings, "os") == ["packages.lock"]
+
+
+def test_packages_below_are_those_of_the_locks_that_builds_use(settings: Settings) -> None:
+    os_lock, main_lock = settings.images / "os/packages.lock", settings.images / "main/packages.lock"
+    write(os_lock, format_packages(PackagesLock(packages_digest("bookworm", ["apt"]), "bookworm", (package("apt", "1"),))))
+    write(settings.images / "main/image.yaml", "description: Main\nparent: os\npackages: [git]\n")
+    digest = packages_digest("bookworm", ["git"], {"apt": "1"})
+    write(main_lock, format_packages(PackagesLock(digest, "bookworm", (package("git", "2"),))))
+    (settings.images / "main/checks/test_imports.py").unlink()
+    catalog = context.load(settings)
+    assert context.packages_below(settings, catalog, catalog.images["os"]) == {}
+    assert context.packages_below(settings, catalog, catalog.images["child"]) == {"apt": "1", "git": "2"}
+    before = hashes(settings)
+    stand_in = format_packages(PackagesLock(digest, "bookworm", (package("git", "3"),)))
+    write(settings.cache / "overlays" / overlay_name("main", main_lock.read_bytes()), stand_in)
+    assert context.packages_below(settings, catalog, catalog.images["child"]) == {"apt": "1", "git": "3"}
+    assert differing(before["main"], hashes(settings)["main"]) == {"file:packages.lock"}
+
+
+def package(name: str, version: str) -> Package:
+    return Package(name, version, "amd64", 1, "0" * 64, f"debian/pool/{name}.deb")

@@ -188,3 +188,15 @@ def test_an_overlay_is_solved_from_what_there_is_now_and_named_after_the_committ
 def test_a_mirror_is_chosen_by_the_environment() -> None:
     assert Mirror.chosen({}, None) == Mirror()
     assert Mirror.chosen({"PIPELINE_DEBIAN_MIRROR": "http://mirror/x/"}, None).root == "http://mirror/x"
+
+
+def test_a_lock_on_top_of_others_holds_what_is_added_alone(archive: Archive, tmp_path: Path) -> None:
+    archive.add("stable", "editor", "1", "Depends: base, lib (>= 1:2), tool")
+    archive.publish()
+    below = {"base": "1", "lib": "1:2-3+deb1"}
+    mirror = archive.mirror(tmp_path)
+    lock = debian.solve(
+        "stable", ["editor"], below=below, architecture="amd64", mirror=mirror, cache=tmp_path, now=NOW, story=Silent()
+    )
+    assert [package.name for package in lock.packages] == ["editor", "tool"]
+    assert lock.locked_from == packages_digest("stable", ["editor"], below)

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.depends import Universe as _Universe
-from pipeline.depends import Unsolvable, close
+from pipeline.depends import Unsolvable, add, close
 
 INDEX = """\
 Package: base
@@ -135,3 +135,57 @@ def test_a_package_may_refuse_what_it_provides_itself() -> None:
 
 def test_packages_may_depend_on_each_other() -> None:
     assert names("Package: a\nVersion: 1\nDepends: b\n\nPackage: b\nVersion: 1\nDepends: a\n", "a") == ["a", "b"]
+
+
+INSTALLED = {"base": "1", "libc": "2.36-9", "mawk": "1"}
+
+
+def added(text: str, *wanted: str, installed: dict[str, str] | None = None) -> list[str]:
+    return [candidate.name for candidate in add(universe(text), wanted, INSTALLED if installed is None else installed)]
+
+
+def test_what_is_installed_is_not_added_again_nor_what_every_root_file_system_has() -> None:
+    assert added(INDEX, "vim") == ["vim"]
+    assert added(INDEX, "base", "libc") == []
+    assert added(INDEX, "editor", installed={}) == ["editor", "gawk", "nano"]
+
+
+def test_what_is_installed_meets_dependencies_and_wins_over_the_first_alternative() -> None:
+    text = INDEX.replace("nano | vim, gawk:any", "nano | vim, awk")
+    assert added(text, "editor", installed=INSTALLED | {"vim": "1:2"}) == ["editor"]
+
+
+def test_what_is_installed_is_never_replaced_by_the_version_that_is_wanted() -> None:
+    text = "Package: a\nVersion: 1\nDepends: b (= 2)\n\nPackage: b\nVersion: 2\n\nPackage: c\nVersion: 1\nConflicts: d\n\n"
+    text += "Package: d\nVersion: 1\n"
+    with pytest.raises(Unsolvable) as caught:
+        added(text, "a", "c", installed={"b": "1", "d": "1"})
+    assert caught.value.problems == (
+        "`a` wants `b (= 2)`, but `b` 1 is there already",
+        "`c` conflicts with `d` (`d`)",
+    )
+    assert caught.value.held == {"b", "d"}
+    assert added(text, "a", installed={"b": "2"}) == ["a"]
+
+
+def test_another_alternative_is_added_where_what_is_installed_does_not_fit() -> None:
+    text = "Package: a\nVersion: 1\nDepends: b (>= 2) | c\n\nPackage: b\nVersion: 2\n\nPackage: c\nVersion: 1\n"
+    assert added(text, "a", installed={"b": "1"}) == ["a", "c"]
+
+
+def test_an_installed_version_has_the_relations_that_an_index_tells_of_it() -> None:
+    indices = [("debian", b"Package: b\nVersion: 1\nProvides: api (= 1)\n"), ("security", b"Package: b\nVersion: 2\n")]
+    a = ("own", b"Package: a\nVersion: 1\nDepends: api (>= 1)\n")
+    assert [one.name for one in add(_Universe([*indices, a]), ["a"], {"b": "1"})] == ["a"]
+
+
+def test_an_installed_version_that_no_index_has_provides_no_version() -> None:
+    text = "Package: a\nVersion: 1\nDepends: api{}\n\nPackage: b\nVersion: 2\nProvides: api (= 2)\n"
+    assert added(text.format(""), "a", installed={"b": "1"}) == ["a"]
+    with pytest.raises(Unsolvable):
+        added(text.format(" (= 2)"), "a", installed={"b": "1"})
+    assert added("Package: a\nVersion: 1\nDepends: local\n", "a", installed={"local": "1"}) == ["a"]
+
+
+def test_installed_packages_that_refuse_each_other_are_not_judged() -> None:
+    assert added("Package: a\nVersion: 1\nBreaks: b\n\nPackage: b\nVersion: 1\n", installed={"a": "1", "b": "1"}) == []

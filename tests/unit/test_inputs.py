@@ -34,9 +34,12 @@ def hashed(
     files: tuple[ContextFile, ...] = (FILE, OTHER),
     needs: dict[str, str] | None = None,
     recipe: int = 1,
+    installer: str = "5" * 64,
 ) -> InputHash:
     changed = IMAGE.model_copy(update=image or {})
-    return compute(CATALOG.model_copy(update=catalog or {}), changed, files, NEEDS | (needs or {}), recipe=recipe)
+    return compute(
+        CATALOG.model_copy(update=catalog or {}), changed, files, NEEDS | (needs or {}), recipe=recipe, installer=installer
+    )
 
 
 def test_the_value_is_the_same_on_every_machine_and_in_every_version() -> None:
@@ -100,3 +103,12 @@ def test_parts_are_short_and_the_value_is_made_of_whole_digests() -> None:
 )
 def test_every_path_has_a_printable_name_of_its_own(path: str, text: str) -> None:
     assert shown(path) == text
+
+
+def test_what_installs_packages_counts_for_images_that_add_some() -> None:
+    adding = {"image": {"packages": ("git", "tmux")}}
+    before = hashed(**adding)
+    assert before.parts.keys() - hashed().parts.keys() == {"packages:names", "packages:installer"}
+    assert hashed(image={"packages": ("tmux", "git")}) == before
+    assert hashed(**adding, installer="6" * 64).value != before.value
+    assert hashed(installer="6" * 64) == hashed()

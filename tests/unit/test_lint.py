@@ -164,3 +164,20 @@ def test_a_missing_dockerfile_is_an_input_error(settings: Settings) -> None:
 def test_findings_sort_by_place() -> None:
     one, two = (Finding(path="a", line=line, rule="r", text="t") for line in (2, 10))
     assert sorted([two, one]) == [one, two]
+
+
+ADDING = APP.model_copy(update={"packages": ("git",)})
+STEP = 'RUN --mount=type=bind,from=packages,target=/packages --network=none ["/bin/sh", "/packages/install.sh"]'
+
+
+def test_packages_are_a_known_name_where_the_image_adds_some() -> None:
+    assert found(f"FROM base\n{STEP}", ADDING) == []
+    (finding,) = examine(CATALOG, APP, f"FROM base\n{STEP}")
+    assert (finding.line, finding.rule) == (2, "unpinned-image")
+    assert "`packages:` in `image.yaml`" in finding.hint
+
+
+def test_packages_that_no_step_installs_are_found_with_the_step_to_write() -> None:
+    (finding,) = examine(CATALOG, ADDING, 'FROM base\nRUN ["/bin/true"]')
+    assert (finding.line, finding.rule, finding.fatal) == (1, "unused-packages", True)
+    assert STEP in finding.hint

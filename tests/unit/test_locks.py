@@ -86,3 +86,11 @@ def test_the_digest_of_a_root_file_system_ignores_the_order_of_its_packages() ->
 def test_an_overlay_is_named_after_the_lock_that_it_stands_in_for() -> None:
     assert locks.overlay_name("os", b"x") == "os-2d711642b726b044.lock"
     assert locks.overlay_name("os", b"y") != locks.overlay_name("os", b"x")
+
+
+def test_the_digest_of_added_packages_is_of_what_is_below_too() -> None:
+    below = {"libc6": "2", "bash": "5"}
+    digest = locks.packages_digest("bookworm", ["a"], below)
+    assert digest == locks.packages_digest("bookworm", ["a"], dict(reversed(below.items())))
+    others = [{}, {"libc6": "2"}, {"libc6": "3", "bash": "5"}]
+    assert digest not in [locks.packages_digest("bookworm", ["a"], other) for other in others]

@@ -1,7 +1,7 @@
 """Solving locks again."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -195,3 +195,64 @@ def test_a_root_file_system_is_solved_from_the_mirror(archive: Archive, root: Pa
     archive.publish()
     assert update.update([], at) == (Moved(image="os", name="bash", before="5.1", after="5.2", lock="packages.lock"),)
     assert locks.parse_packages((root / "images" / "os" / "packages.lock").read_text()).suite == "stable"
+
+
+ROOTFS = BASE.model_copy(update={"rootfs": Rootfs(suite="stable", packages=("bash",))})
+MIDDLE = Image(name="middle", description="x", parent="os", packages=("ssh",))
+TOP = Image(name="top", description="x", parent="middle", variant="top", packages=("tmux",))
+
+
+@pytest.fixture
+def family(archive: Archive, root: Path) -> Desk:
+    archive.add("stable", "ssh", "9", "Depends: bash, libevent")
+    archive.add("stable", "libevent", "2")
+    archive.add("stable", "tmux", "3", "Depends: libevent, ncurses")
+    archive.add("stable", "ncurses", "6")
+    archive.publish()
+    for name in ("middle", "top"):
+        (root / "images" / name).mkdir()
+    return desk(root, Uv({}), ROOTFS, MIDDLE, TOP, mirror=archive.mirror(root))
+
+
+def packages_of(root: Path, image: str) -> list[str]:
+    lock = locks.parse_packages((root / "images" / image / "packages.lock").read_text())
+    return [f"{package.name}={package.version}" for package in lock.packages]
+
+
+def test_added_packages_are_locked_on_all_that_is_below_written_or_not(family: Desk, root: Path) -> None:
+    moved = update.update([], family)
+    assert packages_of(root, "os") == ["bash=5.1"]
+    assert packages_of(root, "middle") == ["libevent=2", "ssh=9"]
+    assert packages_of(root, "top") == ["ncurses=6", "tmux=3"]
+    assert [(one.image, one.name) for one in moved if one.image == "top"] == [("top", "ncurses"), ("top", "tmux")]
+    again = locks.parse_packages((root / "images" / "top" / "packages.lock").read_text())
+    assert again.locked_from == locks.packages_digest("stable", ["tmux"], {"bash": "5.1", "libevent": "2", "ssh": "9"})
+    assert update.update(["top"], family) == ()
+
+
+def test_added_packages_that_want_newer_ones_below_name_the_images_to_update(family: Desk, archive: Archive, root: Path) -> None:
+    update.update([], family)
+    archive.add("stable-security", "bash", "5.2")
+    archive.add("stable-security", "ssh", "10", "Depends: bash (= 5.2), libevent")
+    archive.publish()
+    before = packages_of(root, "middle")
+    with pytest.raises(InputError, match=r"`ssh` wants `bash \(= 5\.2\)`, but `bash` 5\.1 is there already") as caught:
+        update.update(["middle"], family)
+    assert "`nox -s update -- os middle`" in caught.value.hint
+    assert packages_of(root, "middle") == before
+    update.update(["os", "middle"], family)
+    assert packages_of(root, "middle") == ["libevent=2", "ssh=10"]
+
+
+def test_added_packages_that_do_not_exist_are_the_images_own_fault(family: Desk) -> None:
+    update.update([], family)
+    slip = MIDDLE.model_copy(update={"packages": ("shh",)})
+    changed = family.catalog.model_copy(update={"images": {**family.catalog.images, "middle": slip}})
+    with pytest.raises(InputError, match=r"no package `shh`; did you mean `ssh`\?") as caught:
+        update.update(["middle"], replace(family, catalog=changed))
+    assert "correct `packages`" in caught.value.hint
+
+
+def test_packages_cannot_be_added_to_a_parent_without_a_lock(family: Desk) -> None:
+    with pytest.raises(InputError, match=r"`middle` has no `packages\.lock` yet"):
+        update.update(["top"], family)
