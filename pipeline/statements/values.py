@@ -1,23 +1,13 @@
-"""What the stages found, as unsigned in-toto statements about one digest, and back.
-
-Formats: in-toto Statement v1, SLSA provenance v1, in-toto test-result v0.1. A statement is data: it says nothing of
-whether an image is good enough, which is the policy's business.
-"""
+"""What the stages find about one digest: records of a build, of lanes, of scans, of decisions. They judge nothing."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pipeline.gpus import Gpu
-from pipeline.oci import Pinned
-
-STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
-PROVENANCE = "https://slsa.dev/provenance/v1"
-TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
-BUILD_TYPE = "urn:gpu-image-pipeline:build:v1"
 
 Lane = Literal["cpu", "gpu"]
 
@@ -142,63 +132,139 @@ class Tested(Record):
     run: str
 
 
-Statement = Annotated[Mapping[str, Any], "an in-toto Statement v1"]
+Severity = Literal["CRITICAL", "HIGH", "MEDIUM", "LOW", "UNKNOWN"]
 
 
-def built_statement(built: Built) -> Statement:
-    """`built` as SLSA provenance v1 on its image."""
-    resolved = [{"uri": material} for material in built.materials]
-    predicate = {
-        "buildDefinition": {
-            "buildType": BUILD_TYPE,
-            "externalParameters": {"image": built.image, "inputs": dict(built.inputs)},
-            "internalParameters": {
-                "inputHash": built.input_hash,
-                "tag": built.tag,
-                "parent": built.parent,
-                "commit": built.commit,
-                "dirty": built.dirty,
-                "compressionLevel": built.compression_level,
-                "size": built.size,
-                "reproduced": built.reproduced,
-            },
-            "resolvedDependencies": resolved,
-        },
-        "runDetails": {
-            "builder": {"id": built.builder},
-            "metadata": {
-                "invocationId": built.run,
-                "startedOn": _rfc3339(built.started),
-                "finishedOn": _rfc3339(built.finished),
-            },
-        },
-    }
-    return _statement(built.subject, PROVENANCE, predicate)
+class Place(Record):
+    """Where in an image something was found."""
+
+    file: str = ""
+    layer: str = ""
+    """The layer's diff-id, `sha256:…`; empty where the scanner does not tell."""
+    image: str = ""
+    """The image of the family whose layer that is; empty where no candidate of the lineage has it."""
 
 
-def tested_statement(tested: Tested) -> Statement:
-    """`tested` as an in-toto test result on its image; the whole record travels in `annotations`."""
-    names = {outcome: [c.name for c in tested.checks if c.outcome is outcome] for outcome in Outcome}
-    predicate = {
-        "result": "PASSED" if tested.outcome is Outcome.PASSED else "FAILED",
-        "configuration": [{"name": f"suite-{tested.lane}", "digest": {"sha256": tested.suite}}],
-        "passedTests": names[Outcome.PASSED],
-        "warnedTests": [],
-        "failedTests": names[Outcome.FAILED] + names[Outcome.ERROR],
-        "annotations": tested.model_dump(mode="json"),
-    }
-    return _statement(tested.subject, TEST_RESULT, predicate)
+class Vulnerability(Record):
+    """One vulnerability of one package."""
+
+    id: str
+    package: str
+    installed: str
+    fixed: str = ""
+    """The first version without it; empty while there is none."""
+    severity: Severity
+    status: str = ""
+    """What the distribution says: `affected`, `fixed`, `end_of_life`…"""
+    published: datetime | None = None
+    place: Place = Place()
 
 
-def _statement(subject: str, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
-    pinned = Pinned.parse(subject)
-    return {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": str(pinned.repository), "digest": {"sha256": pinned.digest.hex}}],
-        "predicateType": predicate_type,
-        "predicate": predicate,
-    }
+class Database(Record):
+    """A scanner's database."""
+
+    version: str
+    updated: datetime
+    """When it was built."""
 
 
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone().isoformat(timespec="seconds")
+class Scanned(Record):
+    """The known vulnerabilities of an image, at one moment."""
+
+    image: str
+    subject: str
+    scanner: str
+    """Its package URL: `pkg:golang/github.com/aquasecurity/trivy@0.76.0`."""
+    database: Database
+    system: str
+    """The operating system that was recognised: `debian 12.13`."""
+    end_of_life: bool = False
+    """Whether that system gets no advisories any more."""
+    packages: int
+    """Packages that were assessed; never 0."""
+    unassessed: Sequence[str] = ()
+    """Packages, `name version`, that the scanner has no advisories for."""
+    vulnerabilities: Sequence[Vulnerability] = ()
+    source: Literal["image", "sbom"]
+    """What was looked at: the image's layers, or the list of its packages alone."""
+    started: datetime
+    finished: datetime
+    run: str
+
+
+class Licence(Record):
+    """A licence that a package, or a file, is under."""
+
+    name: str
+    """SPDX where it is known."""
+    package: str = ""
+    category: str
+    """The scanner's: `forbidden`, `restricted`, `reciprocal`, `notice`, `permissive`, `unencumbered`, `unknown`."""
+    place: Place = Place()
+
+
+class Secret(Record):
+    """Something that looks like a secret; never its text."""
+
+    rule: str
+    severity: Severity
+    place: Place = Place()
+
+
+class Findings(Record):
+    """Licences, secrets and size of an image."""
+
+    image: str
+    subject: str
+    scanner: str
+    licences: Sequence[Licence] = ()
+    secrets: Sequence[Secret] = ()
+    size: int
+    """Compressed bytes of all layers."""
+    started: datetime
+    finished: datetime
+    run: str
+
+
+class Bom(Record):
+    """What is in an image, from its CycloneDX document."""
+
+    subject: str
+    components: Mapping[str, Sequence[str]]
+    """Name → its versions."""
+    finished: datetime
+    document: Mapping[str, Any]
+    """The whole CycloneDX document."""
+
+
+class Ruled(Record):
+    """One rule of a policy and what it said of an image."""
+
+    code: str
+    held: bool
+    reasons: Sequence[str] = ()
+    waived: bool = False
+    exceptions: Sequence[str] = ()
+    """The exceptions that it used, by their `id`."""
+
+
+class Decided(Record):
+    """A promotion, a rollback or a withdrawal, as its release manager signs it."""
+
+    image: str
+    subject: str
+    action: Literal["promote", "rollback", "withdraw"]
+    tag: str
+    """The immutable release: `v2.6.3-nlp`."""
+    previous: str = ""
+    """The digest that the floating tag named before; empty where it named none."""
+    policy: str
+    """Digest of the policy and its exceptions, `sha256:…`."""
+    rules: Sequence[Ruled] = ()
+    statements: Sequence[str] = ()
+    """Digests of the manifests of the statements that counted."""
+    hold: bool = False
+    actor: str
+    reason: str = ""
+    finished: datetime
+    run: str
