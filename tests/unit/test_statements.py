@@ -1,0 +1,190 @@
+"""Records make the round trip through in-toto statements, also as cosign writes them; nothing else is believed."""
+
+import copy
+import json
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from pipeline import statements
+from pipeline.errors import InputError
+from pipeline.gpus import Gpu
+from pipeline.statements import (
+    Bom,
+    Built,
+    Checked,
+    Database,
+    Decided,
+    Findings,
+    Licence,
+    Outcome,
+    Place,
+    Reference,
+    Ruled,
+    Scanned,
+    Secret,
+    Statable,
+    Statement,
+    Vulnerability,
+)
+
+SUBJECT = "registry.example.com/team/images@sha256:" + "a" * 64
+STARTED = datetime(2026, 5, 1, 12, 0, 0, 250, tzinfo=UTC)
+FINISHED = datetime(2026, 5, 1, 14, 0, 0, tzinfo=timezone(timedelta(hours=2)))
+TIMES: dict[str, Any] = {"started": STARTED, "finished": FINISHED, "run": "17"}
+GPU = Gpu(index=0, uuid="GPU-1", name="NVIDIA A100", capability=(8, 0), memory=80 * 2**30, used=0)
+BUILT = Built(
+    image="nlp",
+    subject=SUBJECT,
+    tag="v1.0-nlp-0123456789ab",
+    input_hash="c" * 64,
+    inputs={"parent": "d" * 64},
+    parent=None,
+    materials=["pkg:docker/x@sha256:1"],
+    commit=None,
+    dirty=True,
+    builder="local",
+    compression_level=7,
+    size=2_350_000_000,
+    **TIMES,
+)
+TESTED = statements.Tested(
+    image="nlp",
+    subject=SUBJECT,
+    lane="gpu",
+    outcome=Outcome.FAILED,
+    checks=[
+        Checked(name="one", image="nlp", outcome=Outcome.PASSED, measured={"a": 1.0, "b": 2, "c": True, "d": "9007199254740993"}),
+        Checked(name="two", image="nlp", outcome=Outcome.FAILED, reason="wrong"),
+    ],
+    suite="e" * 64,
+    machine={"kernel": "6.1"},
+    gpus=[GPU],
+    reference=Reference(origin="none", before=Outcome.PASSED),
+    **TIMES,
+)
+SCANNED = Scanned(
+    image="nlp",
+    subject=SUBJECT,
+    scanner="pkg:golang/scanner@1",
+    database=Database(version="2", updated=STARTED),
+    system="debian 12",
+    packages=7,
+    vulnerabilities=[Vulnerability(id="CVE-1", package="p", installed="1", severity="HIGH", place=Place(file="/x"))],
+    source="image",
+    **TIMES,
+)
+FINDINGS = Findings(
+    image="nlp",
+    subject=SUBJECT,
+    scanner="pkg:golang/scanner@1",
+    licences=[Licence(name="MIT", category="notice")],
+    secrets=[Secret(rule="aws", severity="CRITICAL")],
+    size=5,
+    **TIMES,
+)
+DECIDED = Decided(
+    image="nlp",
+    subject=SUBJECT,
+    action="promote",
+    tag="v1.0.3-nlp",
+    policy="sha256:" + "f" * 64,
+    rules=[Ruled(code="lane", held=True)],
+    statements=["sha256:" + "b" * 64],
+    actor="somebody",
+    finished=FINISHED,
+    run="17",
+)
+DOCUMENT: dict[str, Any] = {
+    "bomFormat": "CycloneDX",
+    "metadata": {"timestamp": "2026-05-01T12:00:00+00:00"},
+    "components": [{"name": "openssl", "version": "3.0"}, {"name": "openssl", "version": "1.1"}, {"name": "bare"}],
+}
+MADE: list[tuple[Statable, Statement]] = [
+    (BUILT, statements.built_statement(BUILT)),
+    (TESTED, statements.tested_statement(TESTED)),
+    (SCANNED, statements.scanned_statement(SCANNED)),
+    (FINDINGS, statements.findings_statement(FINDINGS)),
+    (DECIDED, statements.decided_statement(DECIDED)),
+]
+BY_NAME = pytest.mark.parametrize(("record", "statement"), MADE, ids=[type(record).__name__ for record, _ in MADE])
+
+
+def as_cosign_writes(statement: Statement) -> Any:
+    """Through Go: whole floats lose their point, the type is v0.1."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, dict):
+            return {name: plain(one) for name, one in value.items()}
+        return [plain(one) for one in value] if isinstance(value, list) else value
+
+    return {**plain(json.loads(json.dumps(statement))), "_type": "https://in-toto.io/Statement/v0.1"}
+
+
+@BY_NAME
+def test_a_record_comes_back(record: Statable, statement: Statement) -> None:
+    for written in (json.loads(json.dumps(statement)), as_cosign_writes(statement)):
+        assert statements.read(written).model_dump(mode="json") == record.model_dump(mode="json")
+
+
+def test_a_bill_of_materials_is_read_and_kept_whole() -> None:
+    found = statements.read(statements.bom_statement(SUBJECT, DOCUMENT))
+    assert isinstance(found, Bom)
+    assert (found.subject, found.components) == (SUBJECT, {"openssl": ["3.0", "1.1"], "bare": [""]})
+    assert found.document == DOCUMENT
+
+
+@BY_NAME
+def test_a_field_too_many_or_too_few_is_refused(record: Statable, statement: Statement) -> None:
+    for change in ({"verdict": "fine"}, {}):
+        changed: Any = {**statement, "predicate": {**statement["predicate"], **change}}
+        if not change:
+            changed["predicate"].pop(next(iter(changed["predicate"])))
+        with pytest.raises(InputError):
+            statements.read(changed)
+
+
+@BY_NAME
+def test_a_record_about_another_image_is_refused(record: Statable, statement: Statement) -> None:
+    moved: Any = copy.deepcopy(dict(statement))
+    moved["subject"][0]["digest"]["sha256"] = "9" * 64
+    with pytest.raises(InputError, match="by its record"):
+        statements.read(moved)
+
+
+def test_standard_fields_that_contradict_the_record_are_refused() -> None:
+    lying: Any = copy.deepcopy(dict(statements.tested_statement(TESTED)))
+    lying["predicate"]["result"] = "PASSED"
+    with pytest.raises(InputError, match="one thing in its standard fields"):
+        statements.read(lying)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        {},
+        {"_type": "https://in-toto.io/Statement/v1"},
+        {"_type": "https://in-toto.io/Statement/v1", "predicateType": "https://example.com/x", "predicate": {}},
+        {"_type": "https://in-toto.io/Statement/v1", "predicateType": ["x"], "predicate": {}},
+        {**statements.bom_statement(SUBJECT, {**DOCUMENT, "bomFormat": "SPDX"})},
+        {**statements.bom_statement(SUBJECT, {**DOCUMENT, "metadata": {}})},
+    ],
+)
+def test_what_none_of_ours_makes_is_refused(statement: Statement) -> None:
+    with pytest.raises(InputError):
+        statements.read(statement)
+
+
+@pytest.mark.parametrize("subject", [None, [], "x", [{}], [{"digest": {"sha512": "a"}}], [{"digest": {"sha256": "a"}}] * 2])
+def test_a_statement_is_about_exactly_one_digest(subject: Any) -> None:
+    with pytest.raises(InputError):
+        statements.subject_digest({"subject": subject})
+
+
+def test_a_lane_is_called_passed_only_when_it_did() -> None:
+    for outcome in Outcome:
+        told = statements.tested_statement(TESTED.model_copy(update={"outcome": outcome}))
+        assert (told["predicate"]["result"] == "PASSED") is (outcome is Outcome.PASSED)
