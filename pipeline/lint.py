@@ -181,7 +181,8 @@ def _secrets(instruction: Instruction, path: str) -> Iterator[Finding]:
     if instruction.keyword not in ("ARG", "ENV"):
         return
     for name, value in instruction.pairs:
-        if (SECRET_NAME.search(name) and not HARMLESS_NAME.search(name)) or SECRET_VALUE.search(value):
+        empty = instruction.keyword == "ENV" and not value  # says only that whoever starts the image may give it
+        if (SECRET_NAME.search(name) and not HARMLESS_NAME.search(name) and not empty) or SECRET_VALUE.search(value):
             text = f"`{name}` stays readable in the image's configuration or history"
             hint = "hand secrets to a step with `RUN --mount=type=secret,id=…`"
             yield Finding(path=path, line=instruction.line, rule="baked-secret", text=text, hint=hint)

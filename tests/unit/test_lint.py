@@ -93,14 +93,29 @@ def test_the_final_stage_stands_on_the_parent() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["ENV API_TOKEN=x", "ENV DB_PASSWORD x", "ARG GITHUB_TOKEN", "ARG X=1 AWS_SECRET_ACCESS_KEY=2", "ENV X=ghp_0123456789abcdef"],
+    [
+        "ENV API_TOKEN=x",
+        "ENV DB_PASSWORD x",
+        "ARG GITHUB_TOKEN",
+        "ARG TOKEN=",
+        "ARG X=1 AWS_SECRET_ACCESS_KEY=2",
+        "ENV X=ghp_0123456789abcdef",
+    ],
 )
 def test_secrets_in_variables_are_found(line: str) -> None:
     assert found(f"FROM base\n{line}") == [(2, "baked-secret")]
 
 
 @pytest.mark.parametrize(
-    "line", ["ENV TOKENIZERS_PARALLELISM=false", "ENV KEYBOARD=us", "ARG TOKEN_FILE=/x", "ENV SSH_PUBLIC_KEY=x", "ENV PATH=/x"]
+    "line",
+    [
+        "ENV TOKENIZERS_PARALLELISM=false",
+        "ENV KEYBOARD=us",
+        "ARG TOKEN_FILE=/x",
+        "ENV SSH_PUBLIC_KEY=x",
+        "ENV PATH=/x",
+        "ENV TOKEN=",
+    ],
 )
 def test_names_that_only_look_like_secrets_are_not(line: str) -> None:
     assert found(f"FROM base\n{line}") == []
