@@ -92,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     plan.add_argument("--bake", action="store_true", help="print the definition for `docker buildx bake`")
     explain = _verb(verbs, "explain", "list what an image's input hash is made of, and what changed")
     explain.add_argument("image", metavar="IMAGE")
+    explain.add_argument("--compatibility", action="store_true", help="say instead which drivers and GPUs it runs on")
     build = _verb(verbs, "build", "build what has no candidate yet, parents first", images=True)
     build.add_argument("--twice", action="store_true", help="build without cache a second time and compare the digests")
     for command in (plan, build):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from heapq import heapify, heappop, heappush
 
+from pipeline import compatibility
 from pipeline.catalog import Image
 from pipeline.sources import Entry
 from pipeline.yaml_text import Problem
@@ -22,6 +23,7 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
             yield from _references(entry, entry.image, entries)
             yield from _tags(entry, entry.image)
             yield from _users(entry, entry.image)
+            yield from _claims(entry, entry.image)
             yield from _workdir(entry, entry.image)
             yield from _packages(entry, entry.image, entries)
             if entry.says("rootfs"):
@@ -110,6 +112,11 @@ def _users(entry: Entry, image: Image) -> Iterator[Problem]:
         for position, value in enumerate(values):
             if value in values[:position]:
                 yield entry.problem(("rootfs", "users", position, key), f"two users have the {key} `{value}`")
+
+
+def _claims(entry: Entry, image: Image) -> Iterator[Problem]:
+    for name, text in compatibility.faults(image.claims).items():
+        yield entry.problem(("claims", name), f"`claims.{name}` {text}")
 
 
 def _workdir(entry: Entry, image: Image) -> Iterator[Problem]:

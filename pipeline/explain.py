@@ -1,18 +1,21 @@
-"""What an image's input hash is made of, what changed since a candidate, and which images follow."""
+"""What an image's input hash is made of, what changed since a candidate, which images follow; and what it runs on."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Literal
 
-from pipeline import context, names, plan
+from pipeline import compatibility, context, names, plan
 from pipeline.catalog import Catalog, Image
+from pipeline.compatibility import Claimed, Family, Row
 from pipeline.inputs import InputHash
 from pipeline.oci import Digest
 from pipeline.releases import is_candidate
 from pipeline.settings import Settings
 from pipeline.story import Story
 from pipeline.survey import Candidates, in_parallel
+from pipeline.yaml_text import read
 
 LIMIT = 200
 """Candidates that are looked at: tags tell no time, so there is no newest to begin with."""
@@ -45,6 +48,39 @@ class Explanation:
     def differences(self) -> tuple[Part, ...]:
         """The parts that are not the same."""
         return tuple(part for part in self.parts if part.state != "same")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compatibility:
+    """What an image claims to run on, its parents' claims included; empty where it claims nothing."""
+
+    image: str
+    driver: str
+    """The oldest that does."""
+    architectures: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def compatible(catalog: Catalog, name: str) -> Compatibility:
+    """The machines that run `name`; raises `InputError` for an unknown name, or claims that cannot be read."""
+    claimed = Claimed.of(_claims(catalog, plan.require(catalog, name)))
+    rows = compatibility.rows(claimed, families())
+    return Compatibility(image=name, driver=claimed.driver, architectures=claimed.architectures, rows=rows)
+
+
+def families() -> tuple[Family, ...]:
+    """The GPUs that people know: `data/gpus.yaml`."""
+    content = resources.files("pipeline").joinpath("data", "gpus.yaml").read_bytes()
+    return tuple(
+        Family(capability=(int(major), int(minor)), gpus=gpus)
+        for known, gpus in read("data/gpus.yaml", content).value.items()
+        for major, minor in [known.split(".")]
+    )
+
+
+def _claims(catalog: Catalog, image: Image) -> Mapping[str, str]:
+    below = _claims(catalog, catalog.images[image.parent]) if image.parent else {}
+    return {**below, **image.claims}
 
 
 def explain(settings: Settings, catalog: Catalog, registry: Candidates, name: str, *, story: Story) -> Explanation:

@@ -1,14 +1,32 @@
 """Results as people and machines read them: tables, JSON, JUnit XML, Markdown. Everything here is pure."""
 
-from pipeline.report.data import builds_json, explanation_json, findings_json, lanes_json, lint_json, moved_json, plan_json
+from pipeline.report.data import (
+    builds_json,
+    compatibility_json,
+    explanation_json,
+    findings_json,
+    lanes_json,
+    lint_json,
+    moved_json,
+    plan_json,
+)
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
-from pipeline.report.tables import builds_table, explanation_table, findings_table, moved_table, plan_table
+from pipeline.report.tables import (
+    builds_table,
+    compatibility_table,
+    explanation_table,
+    findings_table,
+    moved_table,
+    plan_table,
+)
 
 __all__ = [
     "builds_json",
     "builds_junit",
     "builds_table",
+    "compatibility_json",
+    "compatibility_table",
     "explanation_json",
     "explanation_table",
     "findings_json",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pipeline.build import BuildResult
     from pipeline.check import Subject
     from pipeline.doctor import Finding
-    from pipeline.explain import Explanation
+    from pipeline.explain import Compatibility, Explanation
     from pipeline.plan import Step
     from pipeline.statements import Tested
     from pipeline.update import Moved
@@ -47,6 +47,11 @@ def lint_json(findings: Sequence[Any]) -> Any:
 def explanation_json(explanation: "Explanation") -> Any:
     """The parts of an input hash."""
     return plain(explanation)
+
+
+def compatibility_json(found: "Compatibility") -> Any:
+    """What an image runs on."""
+    return plain(found)
 
 
 def moved_json(moved: "Sequence[Moved]") -> Any:

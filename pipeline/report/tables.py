@@ -11,7 +11,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from pipeline.build import BuildResult
     from pipeline.doctor import Finding
-    from pipeline.explain import Explanation
+    from pipeline.explain import Compatibility, Explanation
     from pipeline.plan import Step
     from pipeline.update import Moved
 
@@ -25,6 +25,9 @@ COLOURS = {
     "not-run": "yellow",
     "aborted": "yellow",
     "infrastructure": "yellow",
+    "runs": "green",
+    "compiles": "yellow",
+    "does-not-run": "red",
     "fault": "red",
     "failed": "red",
     "error": "red",
@@ -76,6 +79,21 @@ def explanation_table(explanation: "Explanation") -> RenderableType:
         f"{count} {'part differs' if count == 1 else 'parts differ'}, {same} the same; images that follow: {follow}",
     )
     return Group(Text(lines[0]), *([made] if count else []), Text(lines[1]))
+
+
+def compatibility_table(found: "Compatibility") -> RenderableType:
+    """The drivers and GPUs that an image claims to run on; nothing is known of what it does not claim."""
+    driver = f"runs on driver ≥ {found.driver}" if found.driver else "claims no driver"
+    lines = [f"{found.image}: {driver}, " + (" ".join(found.architectures) or "claims no architectures")]
+    if not found.architectures:
+        return Text(f"{lines[0]}: nothing is known of the GPUs that it runs on")
+    made = table("capability", "state", "by", "GPUs")
+    for row in found.rows:
+        capability = ".".join(map(str, row.family.capability))
+        made.add_row(capability, coloured(row.runs), row.by or "-", ", ".join(row.family.gpus))
+    if any(row.runs == "compiles" for row in found.rows):
+        lines.append("compiles: from PTX, once for each GPU, at the first start")
+    return Group(Text(lines[0]), made, *map(Text, lines[1:]))
 
 
 def moved_table(moved: "Sequence[Moved]") -> RenderableType:

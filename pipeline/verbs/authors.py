@@ -55,11 +55,18 @@ def plan_verb(call: Call) -> int:
 
 
 def explain_verb(call: Call) -> int:
-    """List the parts of an input hash, and what differs."""
+    """List the parts of an input hash, and what differs; or what the image runs on."""
     from pipeline import report
-    from pipeline.explain import explain
+    from pipeline.explain import compatible, explain
 
     catalog = context.load(call.settings)
+    if call.arguments.compatibility:
+        found = compatible(catalog, call.arguments.image)
+        if call.arguments.json:
+            print_json(report.compatibility_json(found))
+        else:
+            call.console.show(report.compatibility_table(found))
+        return 0
     explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
     if call.arguments.json:
         print_json(report.explanation_json(explanation))

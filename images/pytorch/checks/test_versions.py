@@ -9,7 +9,7 @@ from sysconfig import get_path
 
 import pytest
 
-OTHER_CHECKS_PROVE = {"architectures", "cuda", "python"}
+OTHER_CHECKS_PROVE = {"architectures", "cuda", "driver", "python"}
 
 
 def installed(name):
