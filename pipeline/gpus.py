@@ -62,7 +62,9 @@ class Host(BaseModel):
     gpus: tuple[Gpu, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     events: tuple[str, ...] = ()
-    """Errors that the driver has reported since the boot (Xid, ECC), in words that differ for each."""
+    """Errors of the hardware that the driver has reported since the boot (Xid, ECC), in words that differ for each."""
+    unread: tuple[str, ...] = ()
+    """What could not be looked at, and why: events that nobody may read are not events that did not happen."""
 
 
 Way = Literal["toolkit", "cdi"]

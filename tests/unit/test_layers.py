@@ -21,7 +21,7 @@ CORE = (
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog registry download debian rootfs additions toolchain install daemons"
-    " dockerhost engine services builders surroundings bake context records survey readiness"
+    " dockerhost engine nvidia services builders surroundings bake context records survey readiness"
 )
 STAGES = "setup doctor build check lint update run new explain"
 FRONT = "report console call verbs __main__"
