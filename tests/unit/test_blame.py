@@ -1,5 +1,7 @@
 """Whose fault it is that a lane did not pass: every witness, alone and against the others."""
 
+from typing import get_args
+
 import pytest
 
 from pipeline.blame import Case, Verdict, judge, reference_fails
@@ -12,12 +14,17 @@ BREAKS = FAILS.model_copy(update={"cause": "cuda-unknown"})
 NONE = Reference(origin="nothing is released yet")
 
 
+OWNERS: tuple[Owner, ...] = get_args(Owner)
+
+
 def row(owner: Owner) -> Row:
     return Row(name="a-row", texts=("some words",), owner=owner, remedy="do this")
 
 
-def verdict(outcome: Outcome = Outcome.FAILED, reference: Reference = PASSES, **more: object) -> Verdict:
-    return judge(Case(outcome=outcome, reason="matmul: wrong", reference=reference, **more))  # type: ignore[arg-type]
+def verdict(
+    outcome: Outcome = Outcome.FAILED, reference: Reference = PASSES, row: Row | None = None, events: tuple[str, ...] = ()
+) -> Verdict:
+    return judge(Case(outcome=outcome, reason="matmul: wrong", reference=reference, row=row, events=events))
 
 
 def test_a_failure_that_no_row_knows_is_the_images_when_the_reference_passes() -> None:
@@ -74,14 +81,14 @@ def test_a_row_says_whose_fault_its_words_are(owner: Owner, reference: Reference
 
 def test_words_alone_never_prove_that_a_machine_is_sick() -> None:
     # they come from the image, which could put every machine into quarantine
-    for owner in ("machine", "reference"):
-        assert not verdict(row=row(owner)).proved  # type: ignore[arg-type]
-        assert not verdict(row=row(owner), reference=NONE).proved  # type: ignore[arg-type]
+    for known in map(row, OWNERS):
+        assert not verdict(row=known).proved
+        assert not verdict(row=known, reference=NONE).proved
 
 
 def test_a_pass_is_never_made_of_anything_else() -> None:
     for outcome in Outcome:
         for reference in (PASSES, FAILS, NONE):
-            for owner in ("image", "machine", "reference", "pipeline", ""):
-                found = verdict(outcome, reference=reference, row=row(owner) if owner else None)  # type: ignore[arg-type]
+            for known in (None, *map(row, OWNERS)):
+                found = verdict(outcome, reference=reference, row=known)
                 assert found.outcome is not Outcome.PASSED or outcome is Outcome.PASSED
