@@ -170,6 +170,8 @@ def _read_bom(statement: Statement, predicate: Mapping[str, Any]) -> Bom:
         for component in predicate.get("components") or ():
             components.setdefault(str(component["name"]), []).append(str(component.get("version", "")))
         finished = datetime.fromisoformat(predicate["metadata"]["timestamp"])
+        if finished.tzinfo is None:
+            raise ValueError("its timestamp names no zone")
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"is not a CycloneDX document that we can read: {error}") from error
     subject = statement["subject"][0].get("name", "")

@@ -1,11 +1,10 @@
 """What the stages find about one digest: records of a build, of lanes, of scans, of decisions. They judge nothing."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from enum import Enum
 from typing import Any, Literal, NoReturn
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from pipeline.gpus import Gpu
 
@@ -64,8 +63,8 @@ class Built(Record):
     """Compressed bytes of all layers."""
     reproduced: bool = False
     """Whether a second build, without any cache, gave the same digest."""
-    started: datetime
-    finished: datetime
+    started: AwareDatetime
+    finished: AwareDatetime
     run: str
 
 
@@ -127,8 +126,8 @@ class Tested(Record):
     remedy: str = ""
     events: Sequence[str] = ()
     """What became worse on the machine meanwhile."""
-    started: datetime
-    finished: datetime
+    started: AwareDatetime
+    finished: AwareDatetime
     run: str
 
 
@@ -156,7 +155,7 @@ class Vulnerability(Record):
     severity: Severity
     status: str = ""
     """What the distribution says: `affected`, `fixed`, `end_of_life`…"""
-    published: datetime | None = None
+    published: AwareDatetime | None = None
     place: Place = Place()
 
 
@@ -164,7 +163,7 @@ class Database(Record):
     """A scanner's database."""
 
     version: str
-    updated: datetime
+    updated: AwareDatetime
     """When it was built."""
 
 
@@ -187,8 +186,8 @@ class Scanned(Record):
     vulnerabilities: Sequence[Vulnerability] = ()
     source: Literal["image", "sbom"]
     """What was looked at: the image's layers, or the list of its packages alone."""
-    started: datetime
-    finished: datetime
+    started: AwareDatetime
+    finished: AwareDatetime
     run: str
 
 
@@ -221,8 +220,8 @@ class Findings(Record):
     secrets: Sequence[Secret] = ()
     size: int
     """Compressed bytes of all layers."""
-    started: datetime
-    finished: datetime
+    started: AwareDatetime
+    finished: AwareDatetime
     run: str
 
 
@@ -232,7 +231,7 @@ class Bom(Record):
     subject: str
     components: Mapping[str, Sequence[str]]
     """Name → its versions."""
-    finished: datetime
+    finished: AwareDatetime
     document: Mapping[str, Any]
     """The whole CycloneDX document."""
 
@@ -266,5 +265,5 @@ class Decided(Record):
     hold: bool = False
     actor: str
     reason: str = ""
-    finished: datetime
+    finished: AwareDatetime
     run: str

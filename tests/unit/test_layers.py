@@ -17,7 +17,7 @@ PACKAGE = ROOT / "pipeline"
 GROUND = "names errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
-    " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame"
+    " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame evidence"
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog registry download debian rootfs additions toolchain install daemons"
