@@ -278,3 +278,9 @@ def test_packages_are_added_to_those_of_a_root_file_system_alone() -> None:
 def test_names_of_packages_are_debians(packages: str) -> None:
     (fault,) = faults({"root": ROOT, "a": replace(ADDED, text=f"description: A\nparent: root\npackages: {packages}\n".encode())})
     assert fault.startswith("images/a/image.yaml:3: `packages")
+
+
+@pytest.mark.parametrize("name", ["base", "packages", "scratch"])
+def test_what_dockerfiles_know_as_something_else_is_no_images_name(name: str) -> None:
+    (fault,) = faults({name: folder("description: A\n")})
+    assert fault.startswith(f"images/{name}/image.yaml:1: the folder's name is not an image's name")
