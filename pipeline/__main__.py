@@ -100,6 +100,7 @@ def parser() -> argparse.ArgumentParser:
     test = _verb(verbs, "test", "check the candidates", images=True)
     test.add_argument("--lane", choices=("cpu", "gpu"), action="append", help="only this lane (may be given twice)")
     test.add_argument("--require-gpu", action="store_true", help="a GPU lane that cannot run is exit 75")
+    test.add_argument("--gpus", default="all", metavar="WHICH", help="all, a number of them, or UUIDs with commas between")
     test.add_argument("-k", dest="select", metavar="WORDS", help="only matching checks; nothing is recorded")
     test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
     start = _verb(verbs, "run", "start an image as its users do")

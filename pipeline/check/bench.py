@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipeline.catalog import Catalog
 from pipeline.command import Run
@@ -12,13 +11,11 @@ from pipeline.engine import Engine, Gpus, ensure
 from pipeline.failures import NONE, Failures
 from pipeline.gpus import ALL, Gpu, Host
 from pipeline.oci import Pinned
+from pipeline.quarantine import Quarantine
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.statements import Lane
 from pipeline.story import Story
-
-if TYPE_CHECKING:
-    from pipeline.quarantine import Quarantine
 
 LANES: tuple[Lane, ...] = ("cpu", "gpu")
 LANE_SECONDS = 1200.0
@@ -77,7 +74,7 @@ class Hardware:
     """How the machine is now; nothing where it has no driver. It is handed what brings an image into the engine, for an
     engine elsewhere, whose GPUs only a container sees."""
     give: Callable[[Sequence[Gpu]], Given]
-    quarantine: "Quarantine"
+    quarantine: Quarantine
     turns: Path
     """Folder of the locks by which runs on one machine wait for each other."""
 

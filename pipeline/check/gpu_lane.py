@@ -126,4 +126,7 @@ def _facts(taken: _Taken) -> set[str]:
 
 
 def _told(host: Host | None) -> dict[str, str]:
-    return {"host": host.name, "driver": host.driver, "toolkit": host.toolkit} if host else {}
+    if host is None:
+        return {}
+    told = {"host": host.name, "driver": host.driver, "toolkit": host.toolkit, "not looked at": "; ".join(host.unread)}
+    return {name: text for name, text in told.items() if text}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pipeline import records
 from pipeline.blame import Verdict
-from pipeline.check import causes
+from pipeline.check import causes, gpu_lane
 from pipeline.check import suite as suites
 from pipeline.check.bench import Bench, Given, Options, Subject, bring
 from pipeline.check.ran import Ran, meant, of_error, run_suite
@@ -96,8 +96,6 @@ def _ran(subject: Subject, suite: Suite, options: Options, bench: Bench, after: 
     if suite.lane == "gpu":
         if after and after.outcome not in (Outcome.PASSED, Outcome.NOT_RUN):
             return Ran(verdict=Verdict(outcome=Outcome.NOT_RUN, reason=NOT_ATTEMPTED))
-        from pipeline.check import gpu_lane
-
         return gpu_lane.run(subject, suite, options, bench)
     try:
         ran = run_suite(bring(subject.pinned, bench, tag=subject.tag), subject, suite, options, bench, given=Given())

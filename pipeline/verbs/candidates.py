@@ -68,10 +68,12 @@ def test_verb(call: Call) -> int:
         run_id=call.run_id,
         story=call.console,
         now=call.now,
+        hardware=check.hardware(engine, settings=call.settings, run=call.run, story=call.console),
+        failures=context.failures(call.settings),
     )
     arguments = call.arguments
     lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
-    options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep)
+    options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep, gpus=arguments.gpus)
     with call.console.fold("checking"):
         tested = check.check(subjects, options, bench)
     hand_out(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
