@@ -106,7 +106,7 @@ def test_every_path_has_a_printable_name_of_its_own(path: str, text: str) -> Non
 
 
 def test_what_installs_packages_counts_for_images_that_add_some() -> None:
-    adding = {"image": {"packages": ("git", "tmux")}}
+    adding: dict[str, Any] = {"image": {"packages": ("git", "tmux")}}
     before = hashed(**adding)
     assert before.parts.keys() - hashed().parts.keys() == {"packages:names", "packages:installer"}
     assert hashed(image={"packages": ("tmux", "git")}) == before
