@@ -12,12 +12,21 @@ def module_version(binary: Path, module: str) -> str:
     Format: `debug/buildinfo` of Go 1.18 and newer: magic, pointer size, flags (2: texts inline), at offset 32 two texts
     with a varint length before each. A development build's `(devel)` and a pseudo-version of v0.0.0 tell nothing.
     """
-    try:
-        lines = _module_info(binary).splitlines()
-    except (ValueError, IndexError):  # an empty file, or one that ends in the middle
-        return ""
-    versions = [words[2] for words in (line.split("\t") for line in lines) if words[:2] == ["mod", module]]
+    versions = [words[2] for words in _lines(binary) if words[:2] == ["mod", module]]
     return next((each.removeprefix("v") for each in versions if each.startswith("v") and not each.startswith("v0.0.0")), "")
+
+
+def built_unchanged(binary: Path, package: str) -> bool:
+    """Whether a Go binary says that it is `package`, built from a checkout without changes."""
+    lines = _lines(binary)
+    return ["path", package] in lines and ["build", "vcs.modified=false"] in lines
+
+
+def _lines(binary: Path) -> list[list[str]]:
+    try:
+        return [line.split("\t") for line in _module_info(binary).splitlines()]
+    except (ValueError, IndexError):  # an empty file, or one that ends in the middle
+        return []
 
 
 def _module_info(binary: Path) -> str:

@@ -57,6 +57,7 @@ class Run(Protocol):
         on_line: Callable[[str], None] | None = None,
         log: Path | None = None,
         check: bool = True,
+        bare: bool = False,
     ) -> Completed: ...
 
 
@@ -78,8 +79,9 @@ class Runner:
         on_line: Callable[[str], None] | None = None,
         log: Path | None = None,
         check: bool = True,
+        bare: bool = False,
     ) -> Completed:
-        """Run `argv` to its end, `timeout` seconds at most, with `env` added to the environment.
+        """Run `argv` to its end, `timeout` seconds at most, with `env` added to the environment, or with `bare`, in its place.
 
         `on_line` gets each line of stderr as it comes, in another thread; `log` keeps all of stderr. With `check`, an
         exit status other than 0 raises `ToolFailed` with the end of stderr. Raises `ToolUnfit` when the program cannot
@@ -95,7 +97,8 @@ class Runner:
         def work() -> Ended:
             if given_up:
                 raise Interrupted("interrupted before the start")
-            process = _start(words, shown[0], cwd=cwd, environment={**self._environment, **(env or {})}, piped=stdin is not None)
+            environment = {**({} if bare else self._environment), **(env or {})}
+            process = _start(words, shown[0], cwd=cwd, environment=environment, piped=stdin is not None)
             unwanted = lambda: bool(given_up) or self._stopped_by is not None  # noqa: E731
             return Conversation(process, hearing, stdin=stdin, timeout=timeout, unwanted=unwanted).hold()
 

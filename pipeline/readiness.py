@@ -30,9 +30,15 @@ class Need(StrEnum):
     UV = "uv"
     HADOLINT = "hadolint"
     GIT = "git"
+    TRIVY = "trivy"
+    COSIGN = "cosign"
 
 
-_TOOLS = {Need.BUILDER: "buildx", Need.CLI: "docker", Need.UV: "uv", Need.HADOLINT: "hadolint", Need.GIT: "git"}
+_TOOLS = {
+    Need.BUILDER: "buildx",
+    Need.CLI: "docker",
+    **{Need(name): name for name in ("uv", "hadolint", "git", "trivy", "cosign")},
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,11 +62,17 @@ class Debian(_Data):
 
 
 class Wheel(_Data):
-    """A wheel of the Python index, pinned by hash; `binary` is a pattern inside it."""
+    """A wheel of the Python index, pinned by hash; `binary` is a pattern inside it.
+
+    `release`: the wheel's version, where that is not the tool's. `package`: the Go package that the binary must say it was
+    built from, without changes.
+    """
 
     by: Literal["wheel"]
     distribution: str
+    release: str = ""
     binary: str
+    package: str = ""
     sha256: tuple[Annotated[str, Field(pattern="^[0-9a-f]{64}$")], ...]
     cost: Cost
 

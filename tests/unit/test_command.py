@@ -72,6 +72,11 @@ def test_output_status_and_words_are_told(run: Runner) -> None:
     assert 0 < done.seconds < 10
 
 
+def test_a_bare_program_gets_only_the_environment_that_is_named(run: Runner) -> None:
+    code = "import os; print(sorted(os.environ.keys() - {'LC_CTYPE'}))"
+    assert run(PYTHON, "-c", code, timeout=10, env={"ONLY": "x"}, bare=True).stdout == "['ONLY']\n"
+
+
 def test_the_environment_is_the_runners_and_more(tmp_path: Path) -> None:
     run = Runner({"A": "1", "B": "1", "PATH": os.environ["PATH"]})
     assert run("sh", "-c", "echo $A$B$C; pwd", timeout=10, env={"B": "2", "C": "3"}, cwd=tmp_path).stdout == f"123\n{tmp_path}\n"

@@ -28,7 +28,7 @@ ROOT = Host(root=True, user="root", linux=True, suite="bookworm", systemd=False,
 USER = replace(ROOT, root=False, user="ada")
 ENGINE = EngineFound(host="unix:///var/run/docker.sock", version="28.0.0", desktop=False)
 NOBODY = NoEngine(dockerhost.DOCKER_SOCKET, Silence.NOBODY, named=False)
-NAMES = ("buildx", "buildkitd", "runc", "registry", "docker", "dockerd", "uv", "hadolint", "git")
+NAMES = ("buildx", "buildkitd", "runc", "registry", "docker", "dockerd", "uv", "hadolint", "git", "trivy", "cosign")
 
 
 def tools(*absent: str) -> dict[str, Found]:
@@ -63,7 +63,7 @@ def test_when_all_is_there_nothing_is_done() -> None:
 def test_a_fresh_debian_as_root_gets_and_starts_everything() -> None:
     here = seen(*Need, tools=tools(*NAMES), engine=NOBODY, port=Port.FREE)
     assert acts(here) == [
-        *[(Act.GET, name) for name in ("buildx", "git", "hadolint", "uv", "dockerd", "buildkitd", "registry")],
+        *[(Act.GET, name) for name in ("buildx", "cosign", "git", "hadolint", "trivy", "uv", "dockerd", "buildkitd", "registry")],
         (Act.ENGINE, "dockerd"),
         (Act.BUILDKITD, "buildkitd"),
         (Act.REGISTRY, "registry"),

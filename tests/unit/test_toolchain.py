@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pipeline import toolchain
-from pipeline.buildinfo import module_version
+from pipeline.buildinfo import built_unchanged, module_version
 from pipeline.command import Completed
 from pipeline.errors import Temporary, ToolUnfit
 from pipeline.install import throwaway_module, ways
@@ -125,6 +125,34 @@ def test_what_is_no_go_binary_has_no_build_info(tmp_path: Path, content: bytes) 
 def test_a_module_that_only_depends_on_the_tool_is_not_the_tool(tmp_path: Path) -> None:
     binary = program(tmp_path, "x", go_binary("mod\texample.com/x\tv9.9.9\t", "dep\tgithub.com/docker/buildx\tv0.38.2\t"))
     assert module_version(binary, "github.com/docker/buildx") == ""
+
+
+TRIVY = ("path\tgithub.com/aquasecurity/trivy/cmd/trivy", "mod\tgithub.com/aquasecurity/trivy\tv0.76.0\t")
+CLEAN = "build\tvcs.modified=false"
+
+
+@pytest.mark.parametrize(
+    ("lines", "unchanged"),
+    [
+        ((*TRIVY, CLEAN), True),
+        ((*TRIVY, "build\tvcs.modified=true"), False),
+        (TRIVY, False),
+        (("path\texample.com/trivy/cmd/trivy", TRIVY[1], CLEAN), False),
+        ((), False),
+    ],
+)
+def test_a_binary_that_others_packed_must_say_that_it_was_built_from_a_clean_checkout(
+    tmp_path: Path, lines: Sequence[str], unchanged: bool
+) -> None:
+    assert built_unchanged(program(tmp_path, "trivy", go_binary(*lines)), "github.com/aquasecurity/trivy/cmd/trivy") is unchanged
+
+
+@pytest.mark.parametrize("version", ["0.69.4", "0.69.5", "0.69.6"])
+def test_the_stolen_releases_of_trivy_are_never_used(tmp_path: Path, version: str) -> None:
+    program(tmp_path / "a", "trivy", go_binary(TRIVY[0], f"mod\tgithub.com/aquasecurity/trivy\tv{version}\t"))
+    found = find("trivy", host=host(tmp_path / "a"), cache=tmp_path / "c", run=Mouth(""))
+    assert found.tool is None
+    assert found.unfit == (f"`{tmp_path / 'a' / 'trivy'}`: {version} is never to be used",)
 
 
 def test_an_unfit_tool_on_path_is_passed_over_for_a_fit_one_behind_it(tmp_path: Path) -> None:
