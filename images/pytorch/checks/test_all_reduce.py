@@ -1,71 +1,75 @@
-"""Two processes that add up what they have: every element exact, on gloo and the CPU or on NCCL and two GPUs."""
+"""Two processes that add up what they have: every element exact, on NCCL and two GPUs, or on the highest step that there is."""
 
 import json
 import os
-import signal
-import socket
-import subprocess
-import sys
-from pathlib import Path
 
+import floors
+import ladder
 import pytest
 import torch
+from launcher import launch
 
-RANKS = Path(__file__).with_name("ranks.py")
 DEADLINE = 120
-ELEMENTS = 4 * (1 + 1023 + 2**20)
+"""Seconds for all that a process has to do (10 to 25 on a GPU); twice `AGAIN` more still fit into the deadline of a test."""
+AGAIN = 60
+REFUSAL = 30
+LEAST_SHARED_MEMORY = 2**30
 
 
 @pytest.fixture
-def backend(lane, rung):
-    if lane == "gpu":
-        if torch.cuda.device_count() < 2:
-            pytest.skip(f"needs 2 GPUs, this lane has {torch.cuda.device_count()}")
-        return "nccl"
-    rung("two processes on gloo, no GPU")
-    return "gloo"
+def jobs(lane, gpus, rung):
+    step, jobs = ladder.climb(lane, gpus, torch.cuda.nccl.version())
+    if step:
+        rung(step)
+    return jobs
 
 
-def test_two_processes_add_up_exactly(backend, measure):
-    done = launch(backend)
-    assert done.returncode == 0, last_lines(done.stderr)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["sums"] == ELEMENTS
-    assert found["moved"] == 3 * 1023
+def test_shared_memory_is_large_enough(lane, measure):
+    found = os.statvfs("/dev/shm")
+    size = found.f_frsize * found.f_blocks
+    measure("/dev/shm MB", size // 10**6)
+    assert lane == "cpu" or size >= LEAST_SHARED_MEMORY, f"{ladder.NO_SHARED_MEMORY}: it has {size // 10**6} MB, 1 GiB is needed"
+
+
+def test_processes_add_up_exactly(jobs, gpus, measure):
+    for job in jobs:
+        ended = start(job, REFUSAL if job.refused else DEADLINE)
+        if job.refused:
+            assert ladder.is_refusal(ended), f"NCCL did not refuse it: {ladder.explained(job, ended, None)}"
+            continue
+        if ended.code != 0:
+            pytest.fail(ladder.explained(job, ended, lambda more, job=job: start(job, AGAIN, more).code == 0), pytrace=False)
+        judge(job, json.loads(ended.out.splitlines()[-1]), ended.log, gpus, measure)
+
+
+def test_a_process_that_is_lost_ends_the_other(jobs):
+    ended = start(jobs[-1], DEADLINE, {"LOSE_RANK": "1"})
+    assert ended.code, ended.says
+    assert "exitcode  : 9" in ended.err, ladder.explained(jobs[-1], ended, lambda more: False)
+
+
+def start(job, deadline, environment=None):
+    words = (job.backend, job.device, *map(str, job.sizes))
+    return launch(*words, processes=job.processes, deadline=deadline, environment={**job.environment, **(environment or {})})
+
+
+def judge(job, found, log, gpus, measure):
+    """Whether everything was done, on GPUs that differ, and over the bus as fast as its kind must be."""
+    assert found["sums"] == 4 * sum(job.sizes)
+    assert found["moved"] == 1023 * (job.processes + 1)
+    assert found["scattered"] == 1023 or (job.backend, job.device) == ("gloo", "cuda")
+    assert found["streamed"] == 2**20
     assert found["averaged"] == 64 * 64 + 64
-    measure("bus GB/s", found["busbw"])
-
-
-def test_a_process_that_is_lost_ends_the_other(backend):
-    done = launch(backend, environment={"LOSE_RANK": "1"})
-    assert done.returncode > 0
-    assert "exitcode  : 9" in done.stderr, last_lines(done.stderr)
-
-
-def launch(backend, environment=None):
-    argv = [sys.executable, "-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
-    process = subprocess.Popen(
-        [*argv, f"--master-port={free_port()}", str(RANKS), backend],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **(environment or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=DEADLINE)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def last_lines(text):
-    """The end of what was said, without what gloo repeats where there is no network."""
-    return "\n".join([line for line in text.splitlines() if "hostname" not in line][-40:])
+    if job.processes == 1:
+        return
+    if job.backend == "gloo" or job.environment:
+        measure(f"{job.backend} bus GB/s", found["busbw"])
+        return
+    assert len(set(found["devices"])) == job.processes, f"processes share a GPU: {found['devices']}"
+    way = ladder.transport(log)
+    measure("transport", way)
+    assert way, "NCCL's log names no transport"
+    assert way != "NET/Socket", "two GPUs of one machine speak over NET/Socket"
+    known = floors.model(floors.of_device(gpus, found["devices"][0]))
+    floor = ladder.bus_floor(way, nvlink=known and known.nvlink, generation=ladder.generation(log))
+    measure("nccl bus GB/s", found["busbw"], floor=None if floors.shared(gpus) else floor)
