@@ -14,13 +14,18 @@ MACHINE_CODE = 2
 
 
 def test_torch_is_built_for_the_claimed_architectures(claims):
-    assert torch._C._cuda_getArchFlags().split() == claims["architectures"].split()
+    agree(torch._C._cuda_getArchFlags().split(), claims)
 
 
 def test_the_library_holds_machine_code_for_each_architecture(claims, measure):
     found = architectures(LIBRARIES / "libtorch_cuda.so")
     measure("architectures", " ".join(sorted(found)))
-    assert found == set(claims["architectures"].split())
+    agree(found, claims)
+
+
+def agree(found, claims):
+    claimed = set(claims["architectures"].split())
+    assert set(found) == claimed, f"claimed only: {sorted(claimed - set(found))}; there only: {sorted(set(found) - claimed)}"
 
 
 def architectures(library):

@@ -86,4 +86,5 @@ def test_the_constraints_name_all_that_is_installed():
     assert files == os.environ["UV_CONSTRAINT"].split()
     held = {line.split(" ")[0] for file in files for line in Path(file).read_text().splitlines()}
     ours = metadata.distributions(path=[get_path("purelib")])
-    assert held == {f"{re.sub('[-_.]+', '-', one.metadata['Name']).lower()}=={one.version}" for one in ours}
+    there = {f"{re.sub('[-_.]+', '-', one.metadata['Name']).lower()}=={one.version}" for one in ours}
+    assert held == there, f"held only: {sorted(held - there)}; installed only: {sorted(there - held)}"

@@ -6,10 +6,10 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-import torch
 
 ELF = b"\x7fELF"
 FROM_THE_DRIVER = re.compile(r"libcuda\.so\.1|libnvidia-.*|libnvcuvid\..*")
@@ -26,33 +26,38 @@ def libraries():
 
 
 def test_every_library_finds_what_it_needs(libraries):
+    import_module("torch")
     with ThreadPoolExecutor(4) as pool:
-        missing = set().union(*pool.map(not_found, libraries))
-    brought = {path.name for path in libraries}
-    faults = {name for name in missing - brought if not (FROM_THE_DRIVER.fullmatch(name) or OPTIONAL.fullmatch(name))}
-    assert {name for name in faults if not is_loaded(name)} == set()
+        missing = {name: path for path, names in zip(libraries, pool.map(not_found, libraries), strict=True) for name in names}
+    absent = missing.keys() - {path.name for path in libraries}
+    wanted = [name for name in absent if not (FROM_THE_DRIVER.fullmatch(name) or OPTIONAL.fullmatch(name) or is_loaded(name))]
+    assert not wanted, "; ".join(f"{missing[name]} needs {name}, which is not found" for name in sorted(wanted))
 
 
 def test_the_loader_knows_no_gpu_library():
     done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=30, check=True)
-    assert [line for line in done.stdout.splitlines() if GPU_LIBRARY.match(line.strip())] == []
+    known = [line.strip() for line in done.stdout.splitlines() if GPU_LIBRARY.match(line.strip())]
+    assert not known, known
 
 
 def test_no_variable_sends_the_loader_elsewhere():
-    assert [name for name in os.environ if name.startswith("LD_")] == []
+    variables = [f"{name}={text}" for name, text in os.environ.items() if name.startswith("LD_")]
+    assert not variables, variables
 
 
 def test_neither_a_driver_nor_a_stub_of_it_is_in_the_image():
     found = [f"{folder}/{name}" for folder, names in everything() for name in names if DRIVER_FILES.fullmatch(name)]
-    assert found == []
+    assert not found, found
 
 
 def test_what_a_convolution_loads_comes_from_one_place():
+    torch = import_module("torch")
     torch.nn.functional.conv2d(torch.ones(1, 3, 8, 8), torch.ones(4, 3, 3, 3))
     mapped = {line.split(maxsplit=5)[5] for line in Path("/proc/self/maps").read_text().splitlines() if line.count("/")}
-    loaded = {Path(path.strip()) for path in mapped if GPU_LIBRARY.match(Path(path.strip()).name)}
+    loaded = {path.strip() for path in mapped if GPU_LIBRARY.match(Path(path.strip()).name)}
     assert loaded
-    assert [path for path in loaded if not path.is_relative_to(sys.prefix)] == []
+    strange = [path for path in loaded if not Path(path).is_relative_to(sys.prefix)]
+    assert not strange, strange
 
 
 def is_elf(path):

@@ -21,7 +21,7 @@ def test_a_login_shell_finds_the_same_python():
     done = subprocess.run(
         ["bash", "-lc", "command -v python python3 pip"], capture_output=True, text=True, timeout=30, check=False
     )
-    assert done.stdout.split() == [f"{sys.prefix}/bin/{name}" for name in ("python", "python3", "pip")]
+    assert done.stdout.split() == [f"{sys.prefix}/bin/{name}" for name in ("python", "python3", "pip")], done.stdout
 
 
 def test_what_torch_imports_is_compiled_and_needs_no_compiling():
@@ -31,7 +31,8 @@ def test_what_torch_imports_is_compiled_and_needs_no_compiling():
     done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, timeout=60, check=True)
     sources = [path for path in done.stdout.splitlines() if path.startswith("/") and path.endswith(".py")]
     assert len(sources) > 500
-    assert [source for source in sources if not is_valid(Path(cache_from_source(source)), Path(source))] == []
+    stale = [source for source in sources if not is_valid(Path(cache_from_source(source)), Path(source))]
+    assert not stale, stale
 
 
 def is_valid(compiled, source):
