@@ -82,9 +82,9 @@ def counted(count: int, noun: str) -> str:
 
 
 def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tuple[str, ...]:
-    """pytest's command line for some files of a suite that lies in `folder`."""
-    fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", f"{folder}/suite", "--import-mode=importlib", "-p", "no:cacheprovider")
-    shown = ("--continue-on-collection-errors", "--color=no", "--tb=short", "-rA", "-v")
+    """pytest's command line for some files of a suite that lies in `folder`; a `conftest.py` there could forge what they find."""
+    fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", f"{folder}/suite", "--import-mode=importlib", "--noconftest")
+    shown = ("-p", "no:cacheprovider", "--continue-on-collection-errors", "--color=no", "--tb=short", "-rA", "-v")
     files = tuple(f"{folder}/suite/{check.file}" for check in listed)
     for check in listed:
         select = select.replace(check.name, check.name.replace("-", "_"))
@@ -103,6 +103,8 @@ def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limit
         tmpfs={"/tmp": TMP},
         volumes=(FOLDER, *([home] if home else ())),
         memory=limits.memory,
+        gpus=given.handed,
+        binds=given.binds,
     )
 
 
