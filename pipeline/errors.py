@@ -64,6 +64,14 @@ class ToolFailed(PipelineError):
     exit_code = 5
 
 
+class NotThere(ToolFailed):
+    """The registry says that it does not hold the content asked for."""
+
+
+class TooLarge(ToolFailed):
+    """Content that is larger than the caller wants to read; nothing of it was believed."""
+
+
 class CheckFailed(PipelineError):
     """A check of an image failed; its record was written first."""
 

@@ -19,6 +19,8 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
 DOCKER_INDEX = "application/vnd.docker.distribution.manifest.list.v2+json"
 MANIFEST_TYPES = (OCI_MANIFEST, OCI_INDEX, DOCKER_MANIFEST, DOCKER_INDEX)
+OCI_EMPTY = "application/vnd.oci.empty.v1+json"
+"""The type of `{}`, where a manifest needs a configuration and has none."""
 
 DOCKER_HUB = "docker.io"
 NAME_LIMIT = 255
@@ -158,6 +160,7 @@ class Descriptor:
     digest: Digest
     size: int
     annotations: Mapping[str, str] = field(default_factory=dict)
+    artifact_type: str = ""
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,9 @@ class Manifest:
     config: Descriptor
     layers: tuple[Descriptor, ...]
     annotations: Mapping[str, str]
+    artifact_type: str = ""
+    subject: Digest | None = None
+    """What this manifest refers to."""
 
     @property
     def digest(self) -> Digest:
@@ -190,9 +196,23 @@ class Manifest:
                 raise ToolFailed(f"the registry answered a `{media_type}` where an image manifest was meant")
             config, layers = _descriptor(data["config"]), tuple(_descriptor(x) for x in data["layers"])
             annotations = _texts(data.get("annotations"))
+            kind, subject = _text(data.get("artifactType")), data.get("subject")
+            refers_to = None if subject is None else _descriptor(subject).digest
         except _UNREADABLE as error:
             raise ToolFailed(f"a manifest cannot be read: {error!r}") from error
-        return cls(body, media_type, config, layers, annotations)
+        return cls(body, media_type, config, layers, annotations, kind, refers_to)
+
+
+def parse_index(body: bytes) -> tuple[Descriptor, ...]:
+    """The entries of an image index; raises `ToolFailed` on anything else, also when a single entry cannot be read."""
+    try:
+        data = json.loads(body)
+        media_type = data.get("mediaType", OCI_INDEX)
+        if media_type not in (OCI_INDEX, DOCKER_INDEX) or data.get("schemaVersion") != 2 or "layers" in data:
+            raise ToolFailed(f"the registry answered a `{media_type}` where an index was meant")
+        return tuple(_descriptor(each) for each in data["manifests"] or ())
+    except _UNREADABLE as error:
+        raise ToolFailed(f"an index cannot be read: {error!r}") from error
 
 
 @dataclass(frozen=True)
@@ -237,7 +257,15 @@ def _descriptor(data: Mapping[str, Any]) -> Descriptor:
     size = data["size"]
     if type(size) is not int or size < 0:
         raise ValueError(f"{size!r} is not a size")
-    return Descriptor(data["mediaType"], Digest(data["digest"]), size, _texts(data.get("annotations")))
+    annotations, kind = _texts(data.get("annotations")), _text(data.get("artifactType"))
+    return Descriptor(_text(data["mediaType"]), Digest(data["digest"]), size, annotations, kind)
+
+
+def _text(value: Any) -> str:
+    """A text, which may be absent."""
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{value!r} is not a text")
+    return value or ""
 
 
 def _texts(value: Any) -> Mapping[str, str]:

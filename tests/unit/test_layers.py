@@ -20,8 +20,9 @@ CORE = (
     " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame evidence"
 )
 EDGES = (
-    "redaction conversation command buildinfo buildlog registry download debian rootfs additions toolchain install daemons"
-    " dockerhost engine nvidia services builders surroundings bake context records survey readiness"
+    "redaction conversation command buildinfo buildlog credentials registry download debian rootfs additions toolchain install"
+    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness"
+    " quarantine turns"
 )
 STAGES = "setup doctor build check lint update run new explain"
 FRONT = "report console call verbs __main__"

@@ -11,16 +11,16 @@ from email.utils import formatdate
 import pytest
 import requests
 
-from pipeline import registry as module
 from pipeline.errors import RegistryRefused, TagConflict, Temporary, ToolFailed
-from pipeline.oci import DOCKER_INDEX, OCI_INDEX, Descriptor, Digest, Repository
-from pipeline.registry import Registry
+from pipeline.oci import DOCKER_INDEX, OCI_INDEX, Descriptor, Digest
+from pipeline.registry import BLOB_LIMIT, Registry, answers, reading, session
+from pipeline.registry.trust import Trust
 from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
-    monkeypatch.setattr(module, "_RETRIES", module._RETRIES.new(backoff_factor=0))
+    monkeypatch.setattr(session, "RETRIES", session.RETRIES.new(backoff_factor=0))
     with fake_registry() as running:
         yield running
 
@@ -107,7 +107,7 @@ def test_an_index_is_not_taken_for_an_image(server: FakeRegistry, client: Regist
 
 
 def test_a_manifest_that_does_not_end_is_cut_off(server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MANIFEST_LIMIT", 100)
+    monkeypatch.setattr(reading, "MANIFEST_LIMIT", 100)
     server.canned["GET", MANIFESTS + "v1"] = [Answer(200, b"x" * 101)]
     with pytest.raises(ToolFailed, match="more than 100 bytes"):
         client.resolve(server.repository().tag("v1"))
@@ -138,12 +138,12 @@ def test_a_blob_with_another_size_or_content_is_never_complete(server: FakeRegis
 
 
 def test_a_large_blob_is_streamed_and_not_held(server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK", 1000)
+    monkeypatch.setattr(answers, "CHUNK", 1000)
     content = bytes(5000)
     server.put_blob(content)
     assert [len(chunk) for chunk in client.stream(server.repository(), blob(content))] == [1000] * 5
     with pytest.raises(ToolFailed, match="more than"):
-        client.blob(server.repository(), replace(blob(content), size=module.BLOB_LIMIT + 1))
+        client.blob(server.repository(), replace(blob(content), size=BLOB_LIMIT + 1))
 
 
 def test_tags_are_listed_over_all_pages(server: FakeRegistry, client: Registry) -> None:
@@ -182,7 +182,7 @@ def test_a_list_of_tags_that_breaks_off_is_temporary(server: FakeRegistry, clien
 def test_a_list_of_tags_without_end_is_not_read_to_its_end(
     server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "TAGS_LIMIT", 100)
+    monkeypatch.setattr(reading, "TAGS_LIMIT", 100)
     server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, b" " * 101)]
     with pytest.raises(ToolFailed, match="more than 100 bytes"):
         client.tags(server.repository())
@@ -276,8 +276,8 @@ def test_a_redirect_to_another_host_carries_no_authorization(server: FakeRegistr
     with fake_registry() as storage:
         storage.canned["GET", "/bucket"] = [Answer(200, b"ok")]
         server.canned["GET", "/v2/"] = [Answer(307, headers={"Location": f"http://{storage.host}/bucket"})]
-        session = module._new_session(proxied=False)
-        answer = session.get(f"http://{server.host}/v2/", headers={"Authorization": "Basic c2VjcmV0"})
+        client = session.opened(Trust(None), server.host, loopback=True)
+        answer = client.get(f"http://{server.host}/v2/", headers={"Authorization": "Basic c2VjcmV0"})
     assert answer.content == b"ok"
     assert "Authorization" in server.requests[-1][2]
     assert "Authorization" not in storage.requests[-1][2]
@@ -288,12 +288,12 @@ def test_a_redirect_from_https_to_http_is_refused() -> None:
     before.url = "https://registry.example.com/v2/"
     after.prepare(method="GET", url="http://registry.example.com/v2/")
     with pytest.raises(RegistryRefused, match="from https to"):
-        module._Session().rebuild_auth(after, before)
+        session.Session().rebuild_auth(after, before)
 
 
 def test_only_loopback_is_spoken_to_without_encryption() -> None:
-    assert module._base(Repository.parse("localhost:5601/x")) == "http://localhost:5601"
-    assert module._base(Repository.parse("harbor.example.com/x")) == "https://harbor.example.com"
+    assert session.base("localhost:5601") == "http://localhost:5601"
+    assert session.base("harbor.example.com") == "https://harbor.example.com"
 
 
 def test_several_threads_can_use_one_client(server: FakeRegistry, client: Registry) -> None:

@@ -1,0 +1,113 @@
+"""The only OCI HTTP: read manifests and blobs by digest, list tags and referrers, create tags, attach. Never moves a tag.
+
+Protocol: OCI distribution specification 1.1. What arrives is hashed before it is believed, and a manifest's bytes are
+never written anew. A 404 means "not there" only when the registry says so in its own error format: an error page of
+something in between is an error. Errors: `RegistryRefused` for rights and certificates, `NotThere` and `TooLarge` for
+content, `TagConflict`, `Temporary` for what may pass, `ToolFailed` for all else; none of them holds a secret.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pipeline import names
+from pipeline.credentials import Anonymous, Credentials
+from pipeline.oci import Config, Descriptor, Digest, Manifest, Pinned, Repository, Tagged
+from pipeline.registry import reading, referrers, writing
+from pipeline.registry.trust import CERTIFICATES, Trust
+from pipeline.registry.wire import Wire
+
+BLOB_LIMIT = 64 * 2**20
+"""Bytes of a blob that is held in memory; larger ones are streamed."""
+
+
+class Registry:
+    """A client of OCI registries, http on loopback and https elsewhere; may be used by several threads."""
+
+    def __init__(
+        self,
+        *,
+        credentials: Credentials | None = None,
+        certificates: Path | None = None,
+        certificate_folder: Path = CERTIFICATES,
+        locks: Path | None = None,
+    ) -> None:
+        """No connection is made yet; each thread gets its own.
+
+        Without `credentials` we are nobody. `certificates` is a PEM file of authorities, by default those of the HTTP
+        library; docker's `certificate_folder` adds to them. In `locks`, by default in the user's cache folder, those
+        who attach wait for each other.
+        """
+        self._wire = Wire(credentials or Anonymous(), Trust(certificates, certificate_folder))
+        self._locks = locks
+
+    def ping(self, host: str) -> None:
+        """Raises unless a registry that we may read answers at `host`; a wrong password is told."""
+        with self._wire.greet(host) as answer:
+            if answer.status_code != 200:
+                self._wire.fail(answer, f"`{host}` is not a registry that we can read", Repository(host, "x"))
+
+    def resolve(self, tagged: Tagged) -> Digest | None:
+        """What the tag names now; None only when the registry says that it knows no such tag or repository."""
+        content = reading.tagged_manifest(self._wire, tagged)
+        return None if content is None else Digest.of(content)
+
+    def manifest(self, pinned: Pinned) -> Manifest:
+        """The image manifest with this digest, byte for byte."""
+        return Manifest.parse(reading.pinned_manifest(self._wire, pinned)[0])
+
+    def raw_manifest(self, pinned: Pinned) -> tuple[bytes, str]:
+        """The manifest or index with this digest, byte for byte, and its media type; at most 4 MiB."""
+        content, header = reading.pinned_manifest(self._wire, pinned)
+        return content, reading.media_type(content, header, str(pinned))
+
+    def config(self, pinned: Pinned) -> Config:
+        """The configuration of the image with this digest."""
+        return Config.parse(self.blob(pinned.repository, self.manifest(pinned).config))
+
+    def blob(self, repository: Repository, descriptor: Descriptor, *, limit: int = BLOB_LIMIT) -> bytes:
+        """A verified blob; one of more than `limit` bytes raises `TooLarge` and is not read."""
+        return reading.blob(self._wire, repository, descriptor, limit)
+
+    def stream(self, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
+        """A blob in pieces; raises `ToolFailed` at the end unless size and digest are the descriptor's."""
+        return reading.stream(self._wire, repository, descriptor)
+
+    def tags(self, repository: Repository) -> tuple[str, ...]:
+        """All tags of a repository, none when the registry does not know it."""
+        return reading.tags(self._wire, repository)
+
+    def referrers(self, pinned: Pinned, artifact_type: str | None = None) -> tuple[Descriptor, ...]:
+        """All that refers to the image, of one type if one is named; each entry is only what the list says.
+
+        An entry that does not tell its type is kept: its manifest tells. Raises `NotThere` when the registry does not
+        hold the image, `ToolFailed` on more than 1,000 referrers.
+        """
+        return referrers.listed(self._wire, pinned, artifact_type)
+
+    def create_tag(self, repository: Repository, name: str, manifest: Manifest) -> Digest:
+        """Create a tag for content that is there; returns what it names afterwards, which another may have decided."""
+        return writing.create_tag(self._wire, repository, name, manifest)
+
+    def upload(self, repository: Repository, content: bytes, media_type: str = writing.BLOB_TYPE) -> Descriptor:
+        """Bring a blob into the repository, unless it is there."""
+        return writing.upload(self._wire, repository, content, media_type)
+
+    def put_manifest(self, repository: Repository, content: bytes, media_type: str, tag: str | None = None) -> Pinned:
+        """Write a manifest or index byte for byte, under its digest or, moving it if it exists, under a tag."""
+        digest = Digest.of(content)
+        writing.put_manifest(self._wire, repository, content, media_type, tag or str(digest))
+        return repository.at(digest)
+
+    def attach(
+        self, pinned: Pinned, artifact_type: str, layer: bytes, layer_type: str, annotations: Mapping[str, str]
+    ) -> Descriptor:
+        """Attach one layer to the image, and see it listed; content that is attached already is left, its entry returned.
+
+        Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed.
+        """
+        from platformdirs import user_cache_path
+
+        from pipeline.registry import attaching
+
+        locks = self._locks or user_cache_path(names.DISTRIBUTION, appauthor=False) / "locks"
+        return attaching.attach(self._wire, pinned, artifact_type, layer, layer_type, annotations, locks)

@@ -1,0 +1,154 @@
+"""Attaching content to an image, so that whoever lists what refers to the image finds it.
+
+The manifest is the one that cosign 3.1.2 writes: an empty configuration, one layer, `subject`, annotations. A registry
+that keeps no list gets an index under a tag. Nobody can change that index alone: so writers of one machine wait for each
+other, and everybody looks afterwards whether the own entry stands, and adds it to what another has written meanwhile.
+"""
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from pipeline.errors import NotThere, Temporary, TooLarge, ToolFailed
+from pipeline.oci import OCI_EMPTY, OCI_INDEX, OCI_MANIFEST, Descriptor, Digest, Manifest, Pinned
+from pipeline.registry import reading, referrers, writing
+from pipeline.registry.index_text import with_entry
+from pipeline.registry.wire import Wire
+
+EMPTY = b"{}"
+TRIES = 10
+"""How often an entry is added anew, or looked for in the registry's own list."""
+PAUSE = 0.2
+"""Seconds between two looks at a list that does not show the entry yet."""
+SETTLE = 1.0
+"""Seconds after which a list that other machines may write is looked at again: longer than a read and a write take."""
+LOCK_SECONDS = 300
+
+
+def attach(
+    wire: Wire,
+    pinned: Pinned,
+    artifact_type: str,
+    layer: bytes,
+    layer_type: str,
+    annotations: Mapping[str, str],
+    locks: Path,
+) -> Descriptor:
+    """Attach one layer to the image, and see it listed; content that is attached already is left, and its entry returned.
+
+    Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed.
+    """
+    content, header = reading.pinned_manifest(wire, pinned)
+    kind = reading.media_type(content, header, str(pinned))
+    if found := _attached(wire, pinned, artifact_type, Digest.of(layer)):
+        return found
+    body = _manifest(
+        Descriptor(kind, pinned.digest, len(content)),
+        artifact_type,
+        writing.upload(wire, pinned.repository, EMPTY, OCI_EMPTY),
+        writing.upload(wire, pinned.repository, layer, layer_type),
+        annotations,
+    )
+    entry = Descriptor(OCI_MANIFEST, Digest.of(body), len(body), dict(annotations), artifact_type)
+    answer = writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
+    if answer.headers.get("OCI-Subject") or referrers.from_registry(wire, pinned) is not None:
+        _see_listed(wire, pinned, entry)
+    else:
+        with _turn(pinned, locks):
+            enter(wire, pinned, entry, settle=0 if pinned.repository.loopback else SETTLE)
+    return entry
+
+
+def enter(wire: Wire, pinned: Pinned, entry: Descriptor, *, settle: float) -> None:
+    """Add the entry to the tag that stands in for the registry's list, until it stays there for `settle` seconds."""
+    stood = False
+    for _ in range(TRIES):
+        content = referrers.tag_content(wire, pinned)
+        if entry.digest in {each.digest for each in referrers.entries(content, pinned)}:
+            if stood or not settle:
+                return
+            stood = True
+            time.sleep(settle)
+            continue
+        stood = False
+        _replace(wire, pinned, with_entry(content, entry))
+    raise Temporary(
+        f"`{referrers.stand_in(pinned)}` lost the entry of `{entry.digest}` {TRIES} times: others write it at the same time",
+        hint="run the same command again; what is attached already is not attached twice",
+    )
+
+
+def _replace(wire: Wire, pinned: Pinned, index: bytes) -> None:
+    """This tag alone is moved: it is the list itself."""
+    if len(index) > reading.MANIFEST_LIMIT:
+        raise ToolFailed(f"`{referrers.stand_in(pinned)}` would have more than {reading.MANIFEST_LIMIT} bytes")
+    writing.put_manifest(wire, pinned.repository, index, OCI_INDEX, referrers.stand_in(pinned).name)
+
+
+def _attached(wire: Wire, pinned: Pinned, artifact_type: str, layer: Digest) -> Descriptor | None:
+    """The referrer that holds this layer. Without the blob there is none, which is one request."""
+    if not writing.exists(wire, pinned.repository, layer):
+        return None
+    listed = referrers.listed(wire, pinned, artifact_type)
+    return next((each for each in listed if _holds(wire, pinned, each, artifact_type, layer)), None)
+
+
+def _holds(wire: Wire, pinned: Pinned, entry: Descriptor, artifact_type: str, layer: Digest) -> bool:
+    if entry.media_type != OCI_MANIFEST:
+        return False
+    try:
+        content, _ = reading.pinned_manifest(wire, pinned.repository.at(entry.digest))
+        manifest = Manifest.parse(content)
+    except (NotThere, TooLarge):
+        return False
+    layers = tuple(each.digest for each in manifest.layers)
+    return (manifest.artifact_type, manifest.subject, layers) == (artifact_type, pinned.digest, (layer,))
+
+
+def _manifest(
+    subject: Descriptor, artifact_type: str, config: Descriptor, layer: Descriptor, annotations: Mapping[str, str]
+) -> bytes:
+    data = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": artifact_type,
+        "config": _plain(config),
+        "layers": [_plain(layer)],
+        "subject": _plain(subject),
+        "annotations": dict(annotations),
+    }
+    return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _plain(descriptor: Descriptor) -> dict[str, object]:
+    return {"mediaType": descriptor.media_type, "digest": str(descriptor.digest), "size": descriptor.size}
+
+
+def _see_listed(wire: Wire, pinned: Pinned, entry: Descriptor) -> None:
+    for attempt in range(TRIES):
+        time.sleep(PAUSE if attempt else 0)
+        if entry.digest in {each.digest for each in referrers.from_registry(wire, pinned) or ()}:
+            return
+    raise Temporary(
+        f"`{pinned.repository.host}` took `{entry.digest}` but does not list it among the referrers of `{pinned}`",
+        hint="run the same command again",
+    )
+
+
+@contextmanager
+def _turn(pinned: Pinned, locks: Path) -> Iterator[None]:
+    """Among all of this machine that attach something to one image, one at a time."""
+    locks.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(locks / f"attach-{Digest.of(str(pinned).encode()).hex}.lock")
+    try:
+        lock.acquire(timeout=LOCK_SECONDS)
+    except Timeout as error:
+        raise Temporary(f"others have been attaching to `{pinned}` for {LOCK_SECONDS} s", hint="run it again later") from error
+    try:
+        yield
+    finally:
+        lock.release()

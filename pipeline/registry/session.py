@@ -1,0 +1,107 @@
+"""One thread's connections: patience with registries, no credentials to others, no cookies, never from https to http."""
+
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3.response import BaseHTTPResponse
+from urllib3.util.retry import Retry
+
+from pipeline import names
+from pipeline.errors import RegistryRefused
+from pipeline.oci import DOCKER_HUB, Repository
+from pipeline.registry.trust import Trust
+
+CONNECT_SECONDS, READ_SECONDS = 5, 60
+PATIENCE = 60
+"""Seconds that a `Retry-After` may ask for; more is told to the user instead."""
+
+_SERVED_AT = {DOCKER_HUB: f"registry-1.{DOCKER_HUB}"}
+
+
+class WaitTooLongError(Exception):
+    """The registry asks for more patience than we have."""
+
+
+class _Patience(Retry):
+    """Retries with backoff, and as the registry's `Retry-After` says, unless that is too long."""
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        seconds = super().get_retry_after(response)
+        if seconds and seconds > PATIENCE:
+            raise WaitTooLongError(f"asks to wait {seconds:.0f} s")
+        return seconds
+
+
+RETRIES = _Patience(
+    total=4,
+    connect=2,
+    backoff_factor=0.5,
+    status_forcelist=(429, *range(500, 600)),
+    allowed_methods=("GET", "HEAD", "PUT", "POST"),
+    raise_on_status=False,
+)
+"""Content is named by its digest, so a PUT can be repeated; a POST only opens an upload, or asks for a token."""
+
+
+class _Adapter(HTTPAdapter):
+    """Connections that trust what `Trust` says, whatever the environment and the library say."""
+
+    def __init__(self, trust: Trust, host: str = "") -> None:
+        self._trust, self._host = trust, host
+        super().__init__(max_retries=RETRIES)
+
+    def build_connection_pool_key_attributes(self, request: requests.PreparedRequest, verify: Any, cert: Any = None) -> Any:
+        host, pool = super().build_connection_pool_key_attributes(request, True, None)
+        if host["scheme"] == "https":
+            pool["ssl_context"] = self._trust.context(self._host)
+        return host, pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        conn.cert_reqs = "CERT_REQUIRED"
+
+
+class Session(requests.Session):
+    """A session that sends no credentials elsewhere, and never leaves https."""
+
+    def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
+        """Called by requests for each redirect; raises `RegistryRefused` on one from https to http."""
+        after = prepared_request.url or ""
+        refuse_downgrade(response.url, after)
+        if origin(response.url) != origin(after):
+            prepared_request.headers.pop("Authorization", None)
+
+
+def opened(trust: Trust, host: str, *, loopback: bool) -> Session:
+    """A session for one registry; that on loopback asks no proxy."""
+    session = Session()
+    session.trust_env = not loopback
+    session.auth = lambda request: request  # or requests would look for a password in ~/.netrc
+    session.max_redirects = 5
+    session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+    session.headers["User-Agent"] = names.DISTRIBUTION
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Adapter(trust))
+    if trust.special(host):
+        session.mount(f"https://{host}/", _Adapter(trust, host))
+    return session
+
+
+def base(host: str) -> str:
+    """The address of a registry: http on loopback, https elsewhere."""
+    return f"http://{host}" if Repository(host, "x").loopback else f"https://{_SERVED_AT.get(host, host)}"
+
+
+def origin(url: str) -> tuple[str, str]:
+    """What two addresses share when they are one server's."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.netloc
+
+
+def refuse_downgrade(before: str, after: str) -> None:
+    """Raise `RegistryRefused` when a registry leads from https to anything else."""
+    (scheme, host), (next_scheme, next_host) = origin(before), origin(after)
+    if scheme == "https" and next_scheme != "https":
+        raise RegistryRefused(f"`{host}` redirects from https to `{next_scheme}://{next_host}`")

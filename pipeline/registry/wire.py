@@ -1,0 +1,135 @@
+"""Requests to one repository of a registry, let in as it wants: what the readers and writers of this package share."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+from urllib.parse import urljoin
+
+import requests
+
+from pipeline.credentials import Credentials
+from pipeline.errors import ToolFailed
+from pipeline.oci import MANIFEST_TYPES, Repository
+from pipeline.redaction import redact
+from pipeline.registry import answers, session
+from pipeline.registry.authorization import Authorizer
+from pipeline.registry.session import Session
+from pipeline.registry.trust import Trust
+
+PAGES = 1000
+"""Pages of one list; more of them is no list any more."""
+PULL, PUSH = "pull", "pull,push"
+ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
+
+
+class Wire:
+    """Connections to registries, http on loopback and https elsewhere; may be used by several threads."""
+
+    def __init__(self, credentials: Credentials, trust: Trust) -> None:
+        """No connection is made yet; each thread gets its own."""
+        self._authorizer, self._trust = Authorizer(credentials), trust
+        self._local = threading.local()
+
+    def ask(
+        self,
+        method: str,
+        repository: Repository,
+        path: str,
+        *,
+        rights: str = PULL,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        """The answer about something in a repository; a path that is an address goes where the registry has sent us."""
+        return self._asked(
+            method,
+            urljoin(f"{address(repository)}/", path),
+            host=repository.host,
+            scope=f"repository:{repository.path}:{rights}",
+            body=body,
+            headers=headers,
+        )
+
+    def greet(self, host: str) -> requests.Response:
+        """The answer to `GET /v2/`, with our login when the registry wants one."""
+        return self._asked("GET", f"{session.base(host)}/v2/", host=host, scope="")
+
+    def fail(self, answer: requests.Response, what: str, repository: Repository) -> NoReturn:
+        """Raise what an answer other than the wanted one means, and say who asked when that matters."""
+        who = ""
+        if answer.status_code in (401, 403):
+            login = self._authorizer.login(repository.host)
+            who = f" (asked as `{login.user}`)" if login else " (asked without a login)"
+        answers.fail(answer, what, self._authorizer.secrets, host=repository.host, who=who)
+
+    def reason(self, answer: requests.Response) -> str:
+        """What an answer says for people, without secrets."""
+        return redact(answers.reason(answer), self._authorizer.secrets)
+
+    def pages(self, repository: Repository, path: str, what: str) -> Iterator[requests.Response]:
+        """Each page of a list; raises `ToolFailed` when it goes in circles, on elsewhere, or does not end."""
+        seen: set[str] = set()
+        following: str | None = path
+        while following is not None:
+            if following in seen or len(seen) >= PAGES:
+                raise ToolFailed(f"{what} goes in circles, or has more than {PAGES} pages")
+            seen.add(following)
+            with self.ask("GET", repository, following) as answer:
+                yield answer
+                following = _next_page(answer, repository, what)
+
+    def _asked(
+        self,
+        method: str,
+        url: str,
+        *,
+        host: str,
+        scope: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> requests.Response:
+        client, own = self._session(host), session.origin(url) == session.origin(session.base(host))
+        header = self._authorizer.known(host, scope, client) if own else None
+        answer = self._sent(client, method, url, host, header, body, headers)
+        if answer.status_code != 401 or not own or session.origin(answer.url) != session.origin(url):
+            return answer
+        again = self._authorizer.answer_to(answer, host, scope, client)
+        if again is None:
+            return answer
+        answer.close()
+        return self._sent(client, method, url, host, again, body, headers)
+
+    def _sent(
+        self,
+        client: Session,
+        method: str,
+        url: str,
+        host: str,
+        authorization: str | None,
+        body: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> requests.Response:
+        shown = {"Authorization": authorization} if authorization else {}
+        secrets = self._authorizer.secrets
+        return answers.sent(client, method, url, host=host, headers={**(headers or {}), **shown}, body=body, hidden=secrets)
+
+    def _session(self, host: str) -> Session:
+        sessions: dict[str, Session] = self._local.__dict__.setdefault("sessions", {})
+        if host not in sessions:
+            sessions[host] = session.opened(self._trust, host, loopback=Repository(host, "x").loopback)
+        return sessions[host]
+
+
+def address(repository: Repository) -> str:
+    """Where a repository is."""
+    return f"{session.base(repository.host)}/v2/{repository.path}"
+
+
+def _next_page(answer: requests.Response, repository: Repository, what: str) -> str | None:
+    link = answer.links.get("next", {}).get("url")
+    if link is None:
+        return None
+    start, url = f"{address(repository)}/", urljoin(answer.url, link)
+    if not url.startswith(start):
+        raise ToolFailed(f"{what} goes on elsewhere: `{url}`")
+    return url.removeprefix(start)
