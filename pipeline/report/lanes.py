@@ -1,5 +1,6 @@
 """What the checks found, as the table that `build test` ends with: each lane, what could not run and why, what to do next."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -90,11 +91,26 @@ def _troubles(tested: Tested) -> list[str]:
         elif check.reason or check.rung:
             said = "; ".join(filter(None, (check.rung, check.reason)))
             lines.append(f"{tested.image} {tested.lane} {check.name} {check.outcome.value}: {said}")
-    if tested.outcome in BAD and not any(check.outcome is tested.outcome for check in _whole(tested)):
+    if tested.outcome in BAD and (tested.cause or not any(check.outcome is tested.outcome for check in _whole(tested))):
         lines.append(f"{tested.image} {tested.lane} {tested.outcome.value}: {tested.reason}")
+    if tested.remedy:
+        lines.append(f"  remedy: {tested.remedy}")
+    lines += _ran_on(tested)
     if any(check.outcome in BAD for check in _whole(tested)):
         lines.append(f"  log: .pipeline/logs/{tested.image}-{tested.lane}.log")
     return lines
+
+
+def _ran_on(tested: Tested) -> list[str]:
+    """The GPUs that a lane ran on, and what the reference image did there."""
+    if tested.reference is None:
+        return []
+    models = ", ".join(f"{count} x {name}" for name, count in Counter(gpu.name for gpu in tested.gpus).items())
+    known_good = tested.reference.subject and f"reference image: {tested.reference.origin}"
+    return [
+        f"{tested.image} {tested.lane} ran on {models}, driver {tested.machine.get('driver', 'unknown')}; "
+        f"{known_good or f'no reference image: {tested.reference.origin}'}"
+    ]
 
 
 def _use(tested: Sequence[Tested], known: "Mapping[str, Subject]") -> list[str]:

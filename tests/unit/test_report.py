@@ -13,9 +13,10 @@ from pipeline.build import BuildResult
 from pipeline.check import Subject
 from pipeline.doctor import Finding, State
 from pipeline.explain import Explanation, Part
+from pipeline.gpus import Gpu
 from pipeline.oci import Digest, Repository
 from pipeline.plan import Step
-from pipeline.statements import Checked, Lane, Outcome
+from pipeline.statements import Checked, Lane, Outcome, Reference
 from pipeline.update import Moved
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
@@ -211,3 +212,21 @@ def test_what_an_update_moved() -> None:
     )
     assert shown(report.moved_table(())) == "nothing moved\n"
     assert report.moved_json(moved)[0]["after"] == "4.67.1"
+
+
+def test_a_gpu_lane_says_what_it_ran_on_and_what_to_do_about_the_machine() -> None:
+    gpu = Gpu(index=0, uuid="GPU-1", name="NVIDIA A100", capability=(8, 0), memory=1, used=0)
+    told = {
+        "gpus": [gpu, gpu],
+        "machine": {"driver": "550.54.15"},
+        "cause": "fallen-off",
+        "remedy": "take it out of service",
+        "reference": Reference(subject="x@y", origin="the release `v1.0.3`"),
+    }
+    one = lane("nlp", "gpu", Outcome.INFRASTRUCTURE, "Xid 79", checked("matmul")).model_copy(update=told)
+    told_of_it = shown(report.lanes_table([one]))
+    assert "nlp gpu infrastructure: Xid 79\n" in told_of_it
+    assert "  remedy: take it out of service\n" in told_of_it
+    assert "nlp gpu ran on 2 x NVIDIA A100, driver 550.54.15; reference image: the release `v1.0.3`\n" in told_of_it
+    alone = one.model_copy(update={"reference": Reference(origin="nothing is released yet")})
+    assert "; no reference image: nothing is released yet\n" in shown(report.lanes_table([alone]))
