@@ -1,4 +1,4 @@
-"""A driver's library that does not work: it answers with a code, as the real one does on a machine that is broken so."""
+"""A driver's library that does nothing: it answers with a code, as the real one does on a machine that is broken so."""
 
 import struct
 
@@ -9,12 +9,12 @@ _SECOND = 0x1000
 """Where the file is mapped again, writable, since the loader writes into the dynamic section."""
 
 
-def libcuda(code: int, version: int = VERSION) -> bytes:
-    """A shared object for x86-64: `cuInit` and `cuDeviceGetCount` return `code`, the version is told."""
+def libcuda(code: int, version: int = VERSION, count: int = 0) -> bytes:
+    """A shared object for x86-64: `cuInit` and `cuDeviceGetCount` return `code`; version and count are told."""
     functions = {
         "cuInit": _returns(code),
         "cuDriverGetVersion": _stores(version) + _returns(0),
-        "cuDeviceGetCount": _stores(0) + _returns(code),
+        "cuDeviceGetCount": _stores(count) + _returns(code),
     }
     names = b"\0libcuda.so.1\0" + b"".join(name.encode() + b"\0" for name in functions)
     parts, symbols = [_padded(names, b"\0")], [bytes(24)]

@@ -6,17 +6,25 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from pipeline import context
+from pipeline import context, statements
+from pipeline.catalog import Checks
+from pipeline.check import Bench, Given, Hardware, Options, Subject, check
+from pipeline.command import Runner
 from pipeline.engine import Engine, Spec, connect, container, ensure
 from pipeline.failures import Failures
+from pipeline.gpus import Gpu, Host
 from pipeline.oci import Pinned
+from pipeline.quarantine import Quarantine
 from pipeline.registry import Registry
 from pipeline.settings import Settings
+from pipeline.statements import Outcome
 from pipeline.story import Silent
 from tests.integration.conftest import Stack
 from tests.integration.cuda_driver import VERSION, libcuda
@@ -27,6 +35,7 @@ IMAGE = "pytorch"
 BUILDS_WITHIN, SPEAKS_WITHIN = 3600.0, 600.0
 """Seconds, where the candidate is not there yet, and for all that is said in one container."""
 OLD_DRIVER = 11040
+GPU = Gpu(index=0, uuid="GPU-0", name="a GPU", capability=(8, 0), memory=80 * 2**30, used=0)
 
 CODES = {
     2: "gpu-occupied",
@@ -135,15 +144,21 @@ def engine(stack: Stack) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def image(stack: Stack, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The engine's id of the real candidate, built if it is not there."""
+def candidate(stack: Stack) -> Pinned:
+    """The real candidate, built if it is not there."""
     argv = [sys.executable, "-m", "pipeline", "build", IMAGE, "--json"]
     environment = dict(stack.environment)
     done = subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=BUILDS_WITHIN, check=False)
     assert done.returncode == 0, done.stderr
     (pinned,) = (Pinned.parse(built["pinned"]) for built in json.loads(done.stdout) if built["image"] == IMAGE)
+    return pinned
+
+
+@pytest.fixture(scope="module")
+def image(candidate: Pinned, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The engine's id of it."""
     registry, scratch = Registry(), tmp_path_factory.mktemp("loading")
-    return ensure(pinned, registry.manifest(pinned), engine=engine, registry=registry, story=Silent(), scratch=scratch)
+    return ensure(candidate, registry.manifest(candidate), engine=engine, registry=registry, story=Silent(), scratch=scratch)
 
 
 @pytest.fixture(scope="module")
@@ -203,3 +218,54 @@ def test_the_recorded_texts_are_what_is_really_said(said: Mapping[str, str]) -> 
     texts = {one["text"] for one in recorded}
     really = {said[name].strip().splitlines()[-1] for name in [*map(str, CODES), "no library", "nccl without a GPU"]}
     assert really - texts == set()
+
+
+def lane(library: bytes, candidate: Pinned, stack: Stack, engine: Engine, root: Path) -> statements.Tested:
+    """The lane `gpu` of the check `driver` alone, on a machine with one GPU and this driver."""
+    settings = Settings(root=PROJECT, cache=root / "cache")
+    catalog = context.load(settings)
+    alone = {name: image.model_copy(update={"checks": Checks()}) for name, image in catalog.images.items()}
+    alone[IMAGE] = alone[IMAGE].model_copy(update={"checks": Checks(gpu=("driver",))})
+    (root / "libcuda.so.1").write_bytes(library)
+    (root / "libcuda.so.1").chmod(0o755)
+    (root / "images").symlink_to(PROJECT / "images")
+    given = Given(gpus=(GPU,), binds=(f"{root / 'libcuda.so.1'}:/usr/lib/x86_64-linux-gnu/libcuda.so.1:ro",))
+    bench = Bench(
+        catalog=catalog.model_copy(update={"images": alone}),
+        settings=Settings(root=root, cache=root / "cache"),
+        engine=engine,
+        registry=Registry(),
+        run=Runner(stack.environment),
+        run_id="integration-failures",
+        story=Silent(),
+        now=lambda: datetime.now(UTC),
+        hardware=Hardware(
+            examine=lambda _: Host(name="node-1", driver="550.54.15", gpus=(GPU,)),
+            give=lambda _: given,
+            quarantine=Quarantine(root / "quarantine", "node-1"),
+            turns=root / "turns",
+        ),
+        failures=context.failures(settings),
+    )
+    (tested,) = check([Subject(image=IMAGE, pinned=candidate, tag="")], Options(lanes=("gpu",)), bench)
+    return tested
+
+
+@pytest.mark.parametrize(
+    ("library", "outcome", "cause", "says"),
+    [
+        (libcuda(0, count=1), Outcome.PASSED, "", ""),
+        (libcuda(803), Outcome.INFRASTRUCTURE, "driver-pair", "cuInit answers 803; torch says: RuntimeError: Unexpected error"),
+        (libcuda(34), Outcome.FAILED, "stub-library", "Error 34: CUDA driver is a stub library"),
+        (libcuda(0, count=2), Outcome.FAILED, "", "assert 2 == 1"),
+        (libcuda(0, OLD_DRIVER, count=1), Outcome.FAILED, "", "the driver's CUDA is 11040, torch's 12.4"),
+        (b"", Outcome.INFRASTRUCTURE, "driver-library-empty", "libcuda.so.1: file too short"),
+    ],
+    ids=["works", "halves-differ", "stub", "another-gpu", "old", "broken"],
+)
+def test_the_check_of_the_driver_tells_whose_fault_it_is(
+    library: bytes, outcome: Outcome, cause: str, says: str, candidate: Pinned, stack: Stack, engine: Engine, tmp_path: Path
+) -> None:
+    tested = lane(library, candidate, stack, engine, tmp_path)
+    told = "\n".join(one.reason for one in tested.checks)
+    assert (tested.outcome, tested.cause, says in told) == (outcome, cause, True), told
