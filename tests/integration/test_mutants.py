@@ -160,7 +160,10 @@ CASES = {
     "a torch for another CUDA": Case(
         image="pytorch",
         mutant=of_torch("2.6.0+cu118", "11.8"),
-        says={"cuda": ("torch_is_built_for_the_claimed_cuda: .*'11.8' == '12.4'",)},
+        says={
+            "cuda": ("torch_is_built_for_the_claimed_cuda: .*'11.8' == '12.4'",),
+            "driver": (r"oldest_that_runs_this_cuda: .*'525\.60\.13' == '450\.80\.02'",),
+        },
     ),
     "a torch for the CPU": Case(
         image="pytorch",
