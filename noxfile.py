@@ -56,6 +56,7 @@ verb("plan", "Say for each image whether it is built or reused, and why.")
 verb("explain", "List what an image's input hash is made of, and what changed: `-- IMAGE`.")
 verb("build", "Build what has no candidate yet, parents first.")
 verb("test", "Check the candidates: `-- [IMAGE…] [-k WORDS] [--keep]`.")
+verb("scan", "List what is in candidates, and what is known to be wrong with it: `-- [IMAGE…] [--require-database]`.")
 verb("run", "Start an image as its users do: `-- IMAGE [COMMAND…]`.")
 verb("update", "Solve the locks again and say what moved: `-- [IMAGE…]`.")
 

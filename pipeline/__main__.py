@@ -103,17 +103,22 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--gpus", default="all", metavar="WHICH", help="all, a number of them, or UUIDs with commas between")
     test.add_argument("-k", dest="select", metavar="WORDS", help="only matching checks; nothing is recorded")
     test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
+    scan = _verb(verbs, "scan", "list what is in candidates, and what is known to be wrong with it")
+    scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
+    scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
+    scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
 
-    for command in (doctor, lint, plan, explain, build, test, update):
+    for command in (doctor, lint, plan, explain, build, test, scan, update):
         command.add_argument("--json", action="store_true", help="data on stdout")
     for command in (setup, doctor, build):
         command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")
     for command in (build, test):
         command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+    for command in (build, test, scan):
         command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements go")
     return top
 
@@ -139,8 +144,25 @@ def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         candidates=arguments.candidates or environment.get(names.ENV_CANDIDATES) or None,
         releases=arguments.releases or environment.get(names.ENV_RELEASES) or None,
         builder=getattr(arguments, "builder", None) or environment.get(names.ENV_BUILDER) or None,
+        database=_database(environment),
+        least_database=_least_database(environment),
         statements=getattr(arguments, "statements", None),
     )
+
+
+def _database(environment: Mapping[str, str]) -> str | None:
+    """A repository with its tag, which Trivy would otherwise choose by itself."""
+    chosen = environment.get(names.ENV_DATABASE)
+    if chosen and ":" not in chosen.rpartition("/")[2]:
+        raise InputError(f"`{names.ENV_DATABASE}` names no tag: `{chosen}`", hint=f"`{chosen}:2`, the schema of the database")
+    return chosen or None
+
+
+def _least_database(environment: Mapping[str, str]) -> int | None:
+    chosen = environment.get(names.ENV_LEAST_DATABASE)
+    if chosen and not chosen.isdecimal():
+        raise InputError(f"`{names.ENV_LEAST_DATABASE}` is no number of bytes: `{chosen}`", hint="write `100000000`")
+    return int(chosen) if chosen else None
 
 
 def _cache(environment: Mapping[str, str]) -> Path:

@@ -81,6 +81,9 @@ Account = Annotated[str, _shaped(r"[a-z_][a-z0-9_-]{0,31}", "a user's name")]
 AbsolutePath = Annotated[str, _shaped(r"(?:/[A-Za-z0-9._-]+)+", "an absolute path")]
 Python = Annotated[str, _shaped(r"3\.[1-9][0-9]*", "a Python such as `3.11`")]
 Package = Annotated[str, _shaped(r"[a-z0-9][a-z0-9+.-]+", "a Debian package's name")]
+PackagePattern = Annotated[
+    str, _shaped(r"(?=(?:[^a-z0-9]*[a-z0-9]){3})[a-z0-9*-]+", "a package's name, in which `*` may stand for any text")
+]
 RepositoryName = Annotated[str, _shaped(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", "the last part of a repository's path")]
 RepositoryText = Annotated[str, _accepted(lambda text: Repository.parse(f"{text}/x"))]
 PinnedText = Annotated[str, _accepted(Pinned.parse)]
@@ -179,6 +182,8 @@ class Shared(Entry):
     """An image known to be good, which tells a sick machine from a sick image; without it the last release does."""
     canary: CheckName | None = None
     """The check that it runs, before a GPU lane and after one that failed."""
+    unassessed: Annotated[tuple[PackagePattern, ...], AfterValidator(_distinct)] = ()
+    """Names of packages that no advisory is about, because they only wrap what somebody else publishes; `*` is any text."""
 
 
 class Catalog(Shared):

@@ -18,6 +18,10 @@ class Settings:
     """Where promotions write, in place of the catalog's `releases`."""
     builder: str | None = None
     """A buildx builder of the user's, in place of our own."""
+    database: str | None = None
+    """Where vulnerability databases come from, `host/repository:2`, in place of Trivy's own."""
+    least_database: int | None = None
+    """Bytes that a database has at least, in place of what the real one has."""
     statements: Path | None = None
     """Where unsigned statements go, in place of `.pipeline/statements`."""
 

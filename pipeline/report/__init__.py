@@ -12,6 +12,7 @@ from pipeline.report.data import (
 )
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
+from pipeline.report.scans import scans_json, scans_markdown, scans_table
 from pipeline.report.tables import (
     builds_table,
     compatibility_table,
@@ -40,4 +41,7 @@ __all__ = [
     "moved_table",
     "plan_json",
     "plan_table",
+    "scans_json",
+    "scans_markdown",
+    "scans_table",
 ]

@@ -6,6 +6,7 @@ from pipeline.call import Call
 from pipeline.verbs.authors import explain_verb, lint_verb, new_verb, plan_verb, update_verb
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
+from pipeline.verbs.scans import scan_verb
 
 VERBS: Mapping[str, Callable[[Call], int]] = {
     "setup": setup_verb,
@@ -16,6 +17,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "explain": explain_verb,
     "build": build_verb,
     "test": test_verb,
+    "scan": scan_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -87,12 +87,17 @@ def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[S
     wanted = names or [name for name, image in catalog.images.items() if image.checks.cpu or image.checks.gpu]
     if not wanted:
         raise NothingSelected("no image of the catalog lists a check", hint="add `checks:` to an `image.yaml`")
+    return tuple(_subject(catalog, step) for step in existing(found, wanted))
+
+
+def existing(found: Survey, wanted: Sequence[str]) -> Sequence[plan.Step]:
+    """The steps of the images named; raises `InputError` when one has no candidate."""
     steps = {step.image: step for step in found.steps}
     absent = [name for name in wanted if steps[name].digest is None]
     if absent:
         listed = ", ".join(f"`{name}`" for name in absent)
         raise InputError(f"there is no candidate of {listed} for these inputs", hint=f"`nox -s build -- {' '.join(absent)}`")
-    return tuple(_subject(catalog, steps[name]) for name in wanted)
+    return [steps[name] for name in wanted]
 
 
 def _subject(catalog: Catalog, step: plan.Step) -> "Subject":
@@ -114,14 +119,14 @@ def run_verb(call: Call) -> int:
     ready = ready_for(call, catalog, "engine", "cli", *([] if elsewhere else ["registry"]))
     environment = reaching(ready, call.environment)
     engine = connect(environment, run=call.run_id)
-    argv = run.prepare(
+    line = run.prepare(
         _candidate(call, catalog, text) if text in catalog.images else run.choose(text, catalog, Registry()),
         call.arguments.command,
         caller=run.Caller(
             folder=Path.cwd(),
             uid=os.getuid(),
             terminal=sys.stdin.isatty() and sys.stdout.isatty(),
-            environment=call.environment,
+            environment=environment,
         ),
         engine=engine,
         registry=Registry(),
@@ -130,8 +135,8 @@ def run_verb(call: Call) -> int:
         docker=ready.tools["docker"].path,
     )
     engine.close()
-    call.console.say(shlex.join(argv))
-    return replace(argv, environment)
+    call.console.say(shlex.join(line.argv))
+    return replace(line.argv, line.environment)
 
 
 def _candidate(call: Call, catalog: Catalog, name: str) -> "Chosen":

@@ -1,44 +1,61 @@
-"""Benchmarks: `python -m tests.bench build [PART…]`; prints a table, exits 1 when a figure is not what it must be."""
+"""Benchmarks: `python -m tests.bench build [PART…]`, `… trust [PART…]`.
+
+Prints a table, exits 1 when a figure is not what it must be.
+"""
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TextIO
 
-from tests.bench.build import LONGEST, PARTS, Figure
-from tests.bench.family import copied
+from platformdirs import user_cache_path
+
+from pipeline import names
+from pipeline.settings import Settings
+from tests.bench import build, trust
+from tests.bench.build import LONGEST, Figure
+from tests.bench.family import ROOT, copied
+
+SUBJECTS = {"build": tuple(build.PARTS), "trust": tuple(trust.PARTS)}
 
 
 def main(argv: Sequence[str]) -> int:
     """Measure the parts that are named; all but the longest when none is."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
-    parser.add_argument("subject", choices=["build"])
-    parser.add_argument("parts", nargs="*", metavar="PART", help=" ".join(PARTS))
+    parser.add_argument("subject", choices=list(SUBJECTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help="; ".join(f"{k}: {' '.join(v)}" for k, v in SUBJECTS.items()))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
-    if unknown := set(arguments.parts) - PARTS.keys():
-        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    figures = measure(
-        arguments.parts or [part for part in PARTS if part != LONGEST], sys.stderr if arguments.json else sys.stdout
-    )
+    there = SUBJECTS[arguments.subject]
+    if unknown := set(arguments.parts) - set(there):
+        parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
+    parts = arguments.parts or [part for part in there if part != LONGEST]
+    figures = []
+    for figure in built(parts) if arguments.subject == "build" else trusted(parts):
+        tell(figure, sys.stderr if arguments.json else sys.stdout)
+        figures.append(figure)
     if arguments.json:
         json.dump([asdict(figure) for figure in figures], sys.stdout, indent=2)
     return 0 if all(figure.kept for figure in figures) else 1
 
 
-def measure(parts: Sequence[str], out: TextIO) -> list[Figure]:
-    """All figures of the parts, told as they come, and the peak memory of all that the pipeline did for them."""
-    figures = []
+def built(parts: Sequence[str]) -> Iterator[Figure]:
+    """All figures of the parts, as they come, and the peak memory of all that the pipeline did for them."""
     with copied() as family:
         for part in parts:
-            for figure in PARTS[part](family):
-                tell(figure, out)
-                figures.append(figure)
-        figures.append(Figure("peak memory of the pipeline itself", family.memory / 1e6, "MB", at_most=300.0))
-        tell(figures[-1], out)
-    return figures
+            yield from build.PARTS[part](family)
+        yield Figure("peak memory of the pipeline itself", family.memory / 1e6, "MB", at_most=300.0)
+
+
+def trusted(parts: Sequence[str]) -> Iterator[Figure]:
+    """The figures of the candidates that are there."""
+    cache = Path(os.environ.get(names.ENV_CACHE) or user_cache_path(names.DISTRIBUTION, appauthor=False))
+    for part in parts:
+        yield from trust.PARTS[part](Settings(root=ROOT, cache=cache))
 
 
 def tell(figure: Figure, out: TextIO) -> None:

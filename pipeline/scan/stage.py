@@ -1,0 +1,178 @@
+"""The stage: look at each image once, prove that something was looked at, and keep what was found before anybody judges it."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pipeline import records
+from pipeline.errors import InputError, Interrupted, PipelineError, Temporary, Terminated, ToolFailed, worst
+from pipeline.scan import database, found, made
+from pipeline.scan import report as reports
+from pipeline.scan.bench import Bench, Result, Subject
+from pipeline.scan.database import Absent, Brought
+from pipeline.scan.made import Look, called
+from pipeline.scan.report import Report
+from pipeline.scan.trivy import Trivy
+from pipeline.statements import Bom, Scanned, bom_statement, findings_statement, read, scanned_statement
+
+PACKAGE_CLASSES = (reports.OS_PACKAGES, "lang-pkgs")
+PACKAGE_TYPE = "aquasecurity:trivy:PkgType"
+"""The property that Trivy gives to each package of a CycloneDX document, and to nothing else in it."""
+
+
+def scan(subjects: Sequence[Subject], bench: Bench) -> tuple[Result, ...]:
+    """Scan each image, with one database for all; one that cannot be scanned has an error, and nothing is written for it.
+
+    Where no database can be had, vulnerabilities are not assessed, and no statement says that they were. Raises
+    `ToolFailed` for a database that cannot be the real one.
+    """
+    with _room(bench) as room:
+        trivy = Trivy(bench, room)
+        brought = database.bring(trivy, bench)
+        if isinstance(brought, Absent):
+            bench.story.warn(f"vulnerabilities are not assessed: {brought.why}")
+        return tuple(_guarded(subject, partial(_scan, subject, trivy, brought, bench)) for subject in subjects)
+
+
+def rescan(subject: Subject, bom: Bom, bench: Bench) -> Result:
+    """The vulnerabilities of an image from the list of its packages alone, by today's database.
+
+    Raises `InputError` when the list is another image's, `Temporary` when no database can be had, `ToolFailed` as `scan` does.
+    """
+    with _room(bench) as room:
+        trivy = Trivy(bench, room)
+        brought = database.bring(trivy, bench)
+        if isinstance(brought, Absent):
+            raise Temporary(f"there is no vulnerability database: {brought.why}", hint="name a mirror in PIPELINE_TRIVY_DB")
+        scanned = _rescanned(subject, bom, trivy, brought, bench)
+    records.write(bench.settings, subject.pinned.digest, "scanned", scanned_statement(scanned))
+    return Result(subject=subject, scanned=scanned, bom=bom)
+
+
+def exit_code(results: Sequence[Result], *, require_database: bool = False) -> int:
+    """Of several images, the worst; vulnerabilities that were not assessed are fine unless `require_database`."""
+    return worst([_code(result, require_database=require_database) for result in results])
+
+
+def _code(result: Result, *, require_database: bool) -> int:
+    if result.error:
+        return result.error.exit_code
+    return Temporary.exit_code if result.unscanned and require_database else 0
+
+
+def _guarded(subject: Subject, work: Callable[[], Result]) -> Result:
+    try:
+        return work()
+    except (Interrupted, Terminated):
+        raise
+    except PipelineError as error:
+        return Result(subject=subject, error=error)
+
+
+def _scan(subject: Subject, trivy: Trivy, brought: Brought | Absent, bench: Bench) -> Result:
+    manifest, config = bench.registry.manifest(subject.pinned), bench.registry.config(subject.pinned)
+    started, what = bench.now(), called(subject)
+    with bench.story.task(f"scanning {what}") as task:
+        here = isinstance(brought, Brought)
+        text = trivy.image(subject.pinned, vulnerabilities=here, log=_log(subject, bench), task=task)
+        report = reports.parse(text, what)
+        system = reports.prove(report, manifest.config.digest, what, locked=subject.locked)
+        bom = _bom(subject, trivy.cyclonedx(_packages(text)), report)
+    look = Look(subject=subject, report=report, system=system, places=found.places(subject, config, bench.registry))
+    result = Result(
+        subject=subject,
+        scanned=made.scanned(look, brought, bench, started, source="image") if isinstance(brought, Brought) else None,
+        findings=made.findings(look, manifest.size, bench, started),
+        bom=bom,
+        unscanned=brought.why if isinstance(brought, Absent) else "",
+    )
+    _keep(result, bench)
+    return result
+
+
+def _rescanned(subject: Subject, bom: Bom, trivy: Trivy, brought: Brought, bench: Bench) -> Scanned:
+    manifest, config = bench.registry.manifest(subject.pinned), bench.registry.config(subject.pinned)
+    started, what = bench.now(), called(subject)
+    with bench.story.task(f"looking through the packages of {what}"):
+        report = reports.parse(trivy.sbom(json.dumps(bom.document).encode()), what)
+        system = reports.prove(report, manifest.config.digest, what, locked=subject.locked)
+    _all_seen(report, bom, what)
+    look = Look(subject=subject, report=report, system=system, places=found.places(subject, config, bench.registry))
+    return made.scanned(look, brought, bench, started, source="sbom")
+
+
+def _keep(result: Result, bench: Bench) -> None:
+    """Write what there is, when all of it could be made."""
+    subject, digest = str(result.subject.pinned), result.subject.pinned.digest
+    if result.findings:
+        records.write(bench.settings, digest, "findings", findings_statement(result.findings))
+    if result.bom:
+        records.write(bench.settings, digest, "bom", bom_statement(subject, result.bom.document))
+    if result.scanned:
+        records.write(bench.settings, digest, "scanned", scanned_statement(result.scanned))
+    else:
+        records.path(bench.settings, digest, "scanned").unlink(missing_ok=True)
+
+
+def _packages(text: bytes) -> bytes:
+    """A report without what was found in its packages: a list of them says what there is, not what is wrong with it."""
+    whole: dict[str, Any] = json.loads(text)
+    groups = [group for group in whole.get("Results") or () if group["Class"] in PACKAGE_CLASSES]
+    kept = ("Target", "Class", "Type", "Packages")
+    whole["Results"] = [{key: group[key] for key in kept if key in group} for group in groups]
+    return json.dumps(whole).encode()
+
+
+def _bom(subject: Subject, text: bytes, report: Report) -> Bom:
+    try:
+        document: Mapping[str, Any] = json.loads(text)
+        bom = read(bom_statement(str(subject.pinned), document))
+    except (ValueError, InputError) as error:
+        raise ToolFailed(f"trivy's list of the packages of {called(subject)} cannot be read: {error}") from error
+    assert isinstance(bom, Bom)
+    _all_seen(report, bom, called(subject))
+    return bom
+
+
+def _all_seen(report: Report, bom: Bom, what: str) -> None:
+    """Raise `ToolFailed` unless a report and a list are of as many packages."""
+    listed = sum(any(each.get("name") == PACKAGE_TYPE for each in one.get("properties") or ()) for one in _components(bom))
+    seen = sum(1 for _ in report.packages)
+    if listed != seen:
+        raise ToolFailed(f"trivy's report about {what} is of {seen} packages, its list has {listed}")
+
+
+def _components(bom: Bom) -> Sequence[Mapping[str, Any]]:
+    return bom.document.get("components") or ()
+
+
+def _log(subject: Subject, bench: Bench) -> Path:
+    log = bench.settings.work / "logs" / f"{subject.image or subject.pinned.digest.hex}-scan.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    return log
+
+
+@contextmanager
+def _room(bench: Bench) -> Iterator[Path]:
+    """An empty folder on the cache's disk; what killed runs left of theirs goes first."""
+    rooms = bench.settings.cache / "scanning"
+    rooms.mkdir(parents=True, exist_ok=True)
+    for left in rooms.glob("*.lock"):
+        with suppress(Timeout), FileLock(left).acquire(timeout=0):
+            shutil.rmtree(left.with_suffix(""), ignore_errors=True)
+            left.unlink(missing_ok=True)
+    room = Path(tempfile.mkdtemp(dir=rooms))
+    lock = room.with_name(f"{room.name}.lock")
+    with FileLock(lock):
+        try:
+            yield room
+        finally:
+            shutil.rmtree(room, ignore_errors=True)
+            lock.unlink(missing_ok=True)
