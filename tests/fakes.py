@@ -1,7 +1,10 @@
 """Fakes that several test files share."""
 
+import base64
 import hashlib
 import json
+import re
+import secrets
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,9 +12,10 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from pipeline.command import Completed
-from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
+from pipeline.oci import OCI_INDEX, OCI_MANIFEST, Digest, Pinned, Repository
 
 
 @dataclass
@@ -33,6 +37,20 @@ class FakeRegistry:
     manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
     canned: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    users: dict[str, str] = field(default_factory=dict)
+    """Names and passwords of those who may do anything; when there are some, nobody else may."""
+    token_service: bool = False
+    """Tokens are wanted. As with Harbor, a wrong password gets a token that is good for nothing, but Basic is heard too."""
+    token_life: int = 300
+    tokens: dict[str, str] = field(default_factory=dict)
+    """The scopes of the tokens that are good."""
+    lists_referrers: bool = False
+    before_put: Callable[[str], None] = lambda _: None
+    """Called with the path of a manifest before it is stored."""
+
+    def asked(self, method: str, part: str = "") -> list[str]:
+        """The paths of all requests of one method that hold `part`."""
+        return [path for made, path, _ in self.requests if made == method and part in path]
 
     def repository(self, path: str = "team/images") -> Repository:
         return Repository(self.host, path)
@@ -114,6 +132,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_PUT(self) -> None:
         self._answer()
 
+    def do_POST(self) -> None:
+        self._answer()
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -121,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.registry.requests.append((self.command, self.path, dict(self.headers)))
         canned = self.registry.canned.get((self.command, self.path))
-        answer = canned.pop(0) if canned else self._real(body)
+        answer = canned.pop(0) if canned else self._token(body) or self._refusal() or self._real(body)
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             self.send_header(name, value)
@@ -132,26 +153,95 @@ class _Handler(BaseHTTPRequestHandler):
         if answer.length is not None:
             self.close_connection = True
 
+    def _token(self, form: bytes) -> Answer | None:
+        address = urlsplit(self.path)
+        if address.path != "/token":
+            return None
+        asked = parse_qs(form.decode() or address.query)
+        text, scope = secrets.token_hex(8), asked.get("scope", [""])[0]
+        if asked.get("refresh_token", [""])[0] in self.registry.users.values() or self._known():
+            self.registry.tokens[text] = scope
+        elif form or not scope:
+            return Answer(401)
+        return Answer(200, json.dumps({"token": text, "expires_in": self.registry.token_life}).encode())
+
+    def _refusal(self) -> Answer | None:
+        given, path = self.headers.get("Authorization", ""), self.path.removeprefix("/v2/")
+        rights = "pull,push" if self.command in ("PUT", "POST") else "pull"
+        name = re.split("/(?:manifests|blobs|tags|referrers)/", path)[0]
+        scope = f"repository:{name}:{rights}" if path else ""
+        held = self.registry.tokens.get(given.removeprefix("Bearer "))
+        if not self.registry.users or self._known() or held in (scope, f"{scope},push"):
+            return None
+        wanted = f'Bearer realm="http://{self.registry.host}/token",service="fake",scope="{scope}"'
+        way = wanted if self.registry.token_service and not given.startswith("Basic") else 'Basic realm="fake"'
+        body = json.dumps({"errors": [{"code": "UNAUTHORIZED", "message": f"not with {given}"}]}).encode()
+        return Answer(401, body, {"WWW-Authenticate": way})
+
+    def _known(self) -> bool:
+        given = self.headers.get("Authorization", "").removeprefix("Basic ")
+        return given in {
+            base64.b64encode(f"{user}:{password}".encode()).decode() for user, password in self.registry.users.items()
+        }
+
     def _real(self, body: bytes) -> Answer:
         registry, path = self.registry, self.path.partition("?")[0].removeprefix("/v2/")
         if not path:
             return Answer(200)
-        for kind in ("/manifests/", "/blobs/", "/tags/"):
+        for kind in ("/manifests/", "/blobs/", "/tags/", "/referrers/"):
             name, found, last = path.rpartition(kind)
             if found:
                 break
         if kind == "/blobs/":
-            return Answer(200, registry.blobs[last]) if last in registry.blobs else unknown("BLOB_UNKNOWN")
+            return self._blob(last, body)
         if kind == "/tags/":
             tags = sorted(tag for path, tag in registry.manifests if path == name and not tag.startswith("sha256:"))
             return Answer(200, json.dumps({"tags": tags}).encode()) if tags else unknown("NAME_UNKNOWN")
+        if kind == "/referrers/":
+            return self._referrers(name, last)
         if self.command == "PUT":
-            registry.manifests[name, last] = registry.manifests[name, str(Digest.of(body))] = body
-            return Answer(201)
+            return self._put(name, last, body)
         if (name, last) not in registry.manifests:
             return unknown("MANIFEST_UNKNOWN")
         held = registry.manifests[name, last]
-        return Answer(200, held, {"Docker-Content-Digest": str(Digest.of(held)), "Content-Type": OCI_MANIFEST})
+        return Answer(200, held, {"Docker-Content-Digest": str(Digest.of(held)), "Content-Type": _kind(held)})
+
+    def _blob(self, digest: str, body: bytes) -> Answer:
+        if self.command == "POST":
+            return Answer(202, headers={"Location": f"{self.path}{secrets.token_hex(4)}?_state=a%3Db"})
+        if self.command == "PUT":
+            (wanted,) = parse_qs(urlsplit(self.path).query)["digest"]
+            if wanted != str(Digest.of(body)):
+                return Answer(400, b'{"errors": [{"code": "DIGEST_INVALID"}]}')
+            self.registry.blobs[wanted] = body
+            return Answer(201)
+        return Answer(200, self.registry.blobs[digest]) if digest in self.registry.blobs else unknown("BLOB_UNKNOWN")
+
+    def _put(self, name: str, last: str, body: bytes) -> Answer:
+        self.registry.before_put(self.path)
+        self.registry.manifests[name, last] = self.registry.manifests[name, str(Digest.of(body))] = body
+        subject = json.loads(body).get("subject") if self.registry.lists_referrers else None
+        return Answer(201, headers={"OCI-Subject": subject["digest"]} if subject else {})
+
+    def _referrers(self, name: str, digest: str) -> Answer:
+        if not self.registry.lists_referrers:
+            return Answer(404, b"404 page not found")
+        held = {body for (path, _), body in self.registry.manifests.items() if path == name}
+        entries = []
+        for body in sorted(held):
+            told = json.loads(body)
+            if (told.get("subject") or {}).get("digest") == digest:
+                entry = {"mediaType": _kind(body), "digest": str(Digest.of(body)), "size": len(body)}
+                entries.append({**entry, "artifactType": told["artifactType"], "annotations": told.get("annotations")})
+        index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
+        return Answer(200, json.dumps(index).encode(), {"Content-Type": OCI_INDEX})
+
+
+def _kind(manifest: bytes) -> str:
+    try:
+        return str(json.loads(manifest).get("mediaType", OCI_MANIFEST))
+    except ValueError:
+        return OCI_MANIFEST
 
 
 def unknown(code: str) -> Answer:

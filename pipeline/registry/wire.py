@@ -93,11 +93,18 @@ class Wire:
         answer = self._sent(client, method, url, host, header, body, headers)
         if answer.status_code != 401 or not own or session.origin(answer.url) != session.origin(url):
             return answer
-        again = self._authorizer.answer_to(answer, host, scope, client)
-        if again is None:
-            return answer
-        answer.close()
-        return self._sent(client, method, url, host, again, body, headers)
+        again = self._again(answer, host, scope, client)
+        return self._sent(client, method, url, host, again, body, headers) if again else answer
+
+    def _again(self, refusal: requests.Response, host: str, scope: str, client: Session) -> str | None:
+        """The header to try once more with, the refusal then closed; None when the refusal stands."""
+        header: str | None = ""
+        try:
+            header = self._authorizer.answer_to(refusal, host, scope, client)
+        finally:
+            if header is not None:
+                refusal.close()
+        return header
 
     def _sent(
         self,
