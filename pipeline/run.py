@@ -2,12 +2,15 @@
 
 The current folder is at `/workspace` and written to as the caller; the images' home belongs to group 0, so any user id
 may use it. Values of variables never appear in the line: docker takes them from the environment by name.
+
+A variable that an image sets to nothing is one that it may be given: the caller's own value, and for `AUTHORIZED_KEYS` the
+caller's public keys. An image whose port is another one outside is told by `PORT_<inside>`, so that it can print addresses.
 """
 
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -25,6 +28,8 @@ SHM = "2g"
 DRIVER = Path("/proc/driver/nvidia/version")
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-cdi-hook")
 """Programs of which docker needs one for `--gpus`."""
+KEYS = "AUTHORIZED_KEYS"
+"""The variable in which an image takes public keys for ssh, one a line."""
 PASSED_ON = (
     "HF_ENDPOINT",
     "HF_TOKEN",
@@ -48,6 +53,14 @@ class Caller:
     folder: Path
     uid: int
     terminal: bool
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """The words of `docker run`, and the environment in which docker finds what they name."""
+
+    argv: tuple[str, ...]
     environment: Mapping[str, str]
 
 
@@ -91,7 +104,7 @@ def prepare(
     settings: Settings,
     story: Story,
     docker: str | Path = "docker",
-) -> tuple[str, ...]:
+) -> Line:
     """Bring the image into the engine, and say in one line how it is started."""
     image = ensure(
         chosen.pinned,
@@ -106,7 +119,31 @@ def prepare(
     described = describe(engine, image)
     ports = {port: free_port(port, story) for port in described.ports}
     gpus = _gpus(engine.facts, story)
-    return argv(name, command, described, caller=caller, facts=engine.facts, ports=ports, gpus=gpus, docker=docker)
+    caller = with_keys(caller, described, story)
+    if not _user(described, caller, engine.facts):
+        story.warn(f"root may not use this image: it starts as its own user, who may be unable to write to `{caller.folder}`")
+    words = argv(name, command, described, caller=caller, facts=engine.facts, ports=ports, gpus=gpus, docker=docker)
+    return Line(argv=words, environment=caller.environment)
+
+
+def with_keys(caller: Caller, described: Described, story: Story) -> Caller:
+    """The caller with the public keys in `~/.ssh`, if the image takes keys and none are given; raises `InputError`."""
+    if described.variables.get(KEYS) != "" or caller.environment.get(KEYS):
+        return caller
+    folder = Path(caller.environment.get("HOME", "")) / ".ssh"
+    files = [path for path in sorted(folder.glob("*.pub")) if not path.name.endswith("-cert.pub")] if folder.is_absolute() else []
+    if not files:
+        story.say("there is no public key in `~/.ssh`, so nobody can log in over ssh: `ssh-keygen -t ed25519` makes one")
+        return caller
+    keys = "\n".join(_public_key(path) for path in files)
+    return replace(caller, environment={**caller.environment, KEYS: keys})
+
+
+def _public_key(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"`{path}` cannot be read: {error}", hint=f"give the public keys in {KEYS}") from error
 
 
 def argv(
@@ -124,12 +161,12 @@ def argv(
     return (
         *(str(docker), "run", "--rm", "-it" if caller.terminal else "-i", "--init", "--pull", "never", "--shm-size", SHM),
         *(("--gpus", "all") if gpus else ()),
-        *("--user", "0:0" if facts.rootless else f"{caller.uid}:0"),
+        *(("--user", user) if (user := _user(described, caller, facts)) else ()),
         *(("--security-opt", "label=disable") if facts.selinux else ()),
         *("-v", f"{caller.folder}:{WORKSPACE}", "-w", WORKSPACE),
         *_cache(described, caller),
         *(word for inside, outside in ports.items() for word in ("-p", f"127.0.0.1:{outside}:{inside}")),
-        *(word for text in _variables(described, caller) for word in ("-e", text)),
+        *(word for text in _variables(described, caller, ports) for word in ("-e", text)),
         *(image, *command),
     )
 
@@ -159,6 +196,12 @@ def _gpus(facts: Facts, story: Story) -> bool:
     return False
 
 
+def _user(described: Described, caller: Caller, facts: Facts) -> str:
+    """The caller, whom a rootless engine knows as root; empty where that is root and people log in: there root is refused."""
+    uid = 0 if facts.rootless else caller.uid
+    return "" if uid == 0 and KEYS in described.variables else f"{uid}:0"
+
+
 def _cache(described: Described, caller: Caller) -> tuple[str, ...]:
     """The caller's cache of models and data sets, for an image that keeps one."""
     inside, home = described.variables.get("HF_HOME"), caller.environment.get("HOME", "")
@@ -166,8 +209,10 @@ def _cache(described: Described, caller: Caller) -> tuple[str, ...]:
     return ("-v", f"{outside}:{inside}") if inside and outside.is_absolute() and outside.is_dir() else ()
 
 
-def _variables(described: Described, caller: Caller) -> list[str]:
-    """What is set: names of the caller's own, and what a user id without an entry in `/etc/passwd` needs."""
+def _variables(described: Described, caller: Caller, ports: Mapping[int, int]) -> list[str]:
+    """What is set: what a user id without an entry in `/etc/passwd` needs, ports that are others, names of the caller's own."""
     missing = {"HOME": "/tmp", "USER": "user", "LOGNAME": "user"}
     needed = [f"{name}={value}" for name, value in missing.items() if name not in described.variables]
-    return needed + [name for name in PASSED_ON if caller.environment.get(name)]
+    moved = [f"PORT_{inside}={outside}" for inside, outside in ports.items() if inside != outside]
+    wanted = [name for name, value in described.variables.items() if not value]
+    return needed + moved + [name for name in dict.fromkeys((*PASSED_ON, *wanted)) if caller.environment.get(name)]

@@ -47,7 +47,7 @@ def test_the_callers_folder_is_written_to_as_the_caller(
     folder.mkdir()
     caller = Caller(folder=folder, uid=os.getuid() or 12345, terminal=False, environment={"HF_TOKEN": "secret"})
     os.chown(folder, caller.uid, -1)
-    argv = prepare(
+    line = prepare(
         Chosen(pinned=pinned, tag="candidate"),
         ("python3", "-c", CODE),
         caller=caller,
@@ -57,12 +57,12 @@ def test_the_callers_folder_is_written_to_as_the_caller(
         story=Silent(),
     )
     try:
-        done = Runner({**os.environ, "HF_TOKEN": "secret"})(*argv, timeout=120)
+        done = Runner({**os.environ, **line.environment})(*line.argv, timeout=120)
     finally:
         engine.client.remove_image(f"{pinned.repository}:candidate", force=True)
     assert done.stdout.split() == [str(caller.uid), "user", "/workspace", "secret"]
     assert (folder / "made").stat().st_uid == caller.uid
-    assert "secret" not in argv
+    assert "secret" not in line.argv
 
 
 def test_an_image_is_found_by_reference_and_by_tag_and_a_slip_is_named(registry: FakeRegistry) -> None:

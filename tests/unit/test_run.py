@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.engine import Described, Facts
-from pipeline.run import Caller, argv, free_port
+from pipeline.errors import InputError
+from pipeline.run import KEYS, Caller, argv, free_port, with_keys
 from pipeline.story import Silent
 
 IMAGE = "localhost:5601/candidates/images:v1-nlp-0123456789ab"
 FACTS = Facts(version="28.0.1", root="/var/lib/docker", gpus=False)
 PLAIN = Described(variables={"HOME": "/home/user", "USER": "user", "LOGNAME": "user"}, ports=())
+TAKES_KEYS = Described(variables={**PLAIN.variables, KEYS: ""}, ports=())
 
 
 class Told(Silent):
@@ -62,6 +64,62 @@ def test_secrets_are_passed_by_name_and_never_shown() -> None:
     assert "hf_secret" not in found
     assert "-e HF_ENDPOINT -e HF_TOKEN" in found
     assert "HF_HUB_OFFLINE" not in found
+
+
+def test_what_an_image_leaves_empty_is_passed_by_name_when_the_caller_has_it() -> None:
+    described = Described(variables={**PLAIN.variables, "NOTEBOOK_TOKEN": "", "OTHER": "", "FULL": "x"}, ports=())
+    found = line(described=described, who=caller(NOTEBOOK_TOKEN="secret", FULL="y"))
+    assert found.endswith(f" -e NOTEBOOK_TOKEN {IMAGE}")
+
+
+def test_an_image_is_told_of_ports_that_are_others_outside() -> None:
+    assert f" -e PORT_8888=9999 {IMAGE}" in line(ports={8888: 9999, 2222: 2222})
+
+
+def test_the_callers_public_keys_are_given_to_an_image_that_takes_keys(tmp_path: Path) -> None:
+    write_keys(tmp_path, **{"id_a.pub": "ssh-a one\n", "id_b.pub": "ssh-b two\n", "id_b-cert.pub": "no", "id_a": "no"})
+    story = Told()
+    found = with_keys(caller(HOME=str(tmp_path)), TAKES_KEYS, story)
+    assert found.environment[KEYS] == "ssh-a one\nssh-b two"
+    assert f" -e {KEYS} {IMAGE}" in line(described=TAKES_KEYS, who=found)
+    assert story.lines == []
+
+
+def test_keys_that_the_caller_names_are_kept_and_no_image_gets_keys_unasked(tmp_path: Path) -> None:
+    write_keys(tmp_path, **{"id.pub": "ssh-a one"})
+    mine = caller(HOME=str(tmp_path), AUTHORIZED_KEYS="ssh-c three")
+    assert with_keys(mine, TAKES_KEYS, Told()) is mine
+    other = caller(HOME=str(tmp_path))
+    assert with_keys(other, PLAIN, Told()) is other
+
+
+@pytest.mark.parametrize("home", ["", "{folder}"])
+def test_a_caller_without_keys_is_told_so(home: str, tmp_path: Path) -> None:
+    story = Told()
+    found = with_keys(caller(HOME=home.format(folder=tmp_path)), TAKES_KEYS, story)
+    assert KEYS not in found.environment
+    assert ["`ssh-keygen -t ed25519`" in text for text in story.lines] == [True]
+
+
+def test_a_public_key_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    write_keys(tmp_path)
+    (tmp_path / ".ssh/id.pub").write_bytes(b"\xff")
+    with pytest.raises(InputError, match=r"id\.pub` cannot be read"):
+        with_keys(caller(HOME=str(tmp_path)), TAKES_KEYS, Told())
+
+
+def test_where_people_log_in_root_becomes_the_image_s_own_user() -> None:
+    root = Caller(folder=Path("/x"), uid=0, terminal=False, environment={})
+    assert " --user 0:0 " in line(who=root)
+    assert "--user" not in line(described=TAKES_KEYS, who=root)
+    assert "--user" not in line(described=TAKES_KEYS, facts=Facts(version="28", root="", gpus=False, rootless=True))
+    assert " --user 1234:0 " in line(described=TAKES_KEYS)
+
+
+def write_keys(home: Path, **files: str) -> None:
+    (home / ".ssh").mkdir()
+    for name, text in files.items():
+        (home / ".ssh" / name).write_text(text)
 
 
 def test_an_image_that_names_no_home_or_user_gets_ones_that_work() -> None:
