@@ -1,0 +1,139 @@
+"""Signed statements as cosign 3 writes them: a sigstore bundle around a DSSE envelope around an in-toto statement; pure.
+
+Formats: sigstore bundle v0.3, DSSE v1 (a signature is over the type and the exact bytes of the payload), in-toto. Keys are
+those that cosign makes or takes: ECDSA with the hash of its curve's size, RSA of 2048 bits or more, Ed25519.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+PAYLOAD_TYPE = "application/vnd.in-toto+json"
+PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
+CONTENT_ANNOTATION = "dev.sigstore.bundle.content"
+RSA_BITS = 2048
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What was signed, byte for byte, and the signatures over it."""
+
+    payload: bytes
+    signatures: tuple[bytes, ...]
+    logged: bool = False
+    """Whether a transparency log knows of it."""
+
+
+def parse(content: bytes) -> Envelope:
+    """The envelope of a bundle; raises `InputError` for what is none."""
+    try:
+        bundle = _object(content)
+        envelope = bundle["dsseEnvelope"]
+        if bundle["mediaType"] != BUNDLE_TYPE or envelope["payloadType"] != PAYLOAD_TYPE:
+            raise InputError("is not a sigstore bundle of an in-toto statement")
+        signatures = tuple(_decoded(one["sig"]) for one in envelope["signatures"])
+        logged = bool(bundle.get("verificationMaterial", {}).get("tlogEntries"))
+        return Envelope(_decoded(envelope["payload"]), signatures, logged)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise InputError("is not a sigstore bundle") from error
+
+
+def statement(envelope: Envelope) -> Mapping[str, Any]:
+    """The statement that was signed; raises `InputError` for what is no JSON object, or means two things at once."""
+    try:
+        return _object(envelope.payload)
+    except ValueError as error:
+        raise InputError(f"its payload is no statement: {error}") from error
+
+
+def signer(envelope: Envelope, keys: Iterable[tuple[K, "PublicKeyTypes"]]) -> K | None:
+    """The name beside the first of `keys` that made one of the signatures; None when none did."""
+    message = _encoded(envelope.payload)
+    return next((name for name, key in keys if any(_valid(key, one, message) for one in envelope.signatures)), None)
+
+
+def public_key(pem: bytes) -> "PublicKeyTypes":
+    """A public key in PEM; raises `InputError` for what is none, or is too weak."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    try:
+        key = load_pem_public_key(pem)
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise InputError("is no public key in PEM") from error
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size >= RSA_BITS:
+        return key
+    if isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
+        return key
+    raise InputError(f"is neither ECDSA, Ed25519 nor RSA of {RSA_BITS} bits or more")
+
+
+def _valid(key: "PublicKeyTypes", signature: bytes, message: bytes) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+
+    try:
+        if isinstance(key, ec.EllipticCurvePublicKey):
+            key.verify(signature, message, ec.ECDSA(_hash(key.curve.key_size)))
+        elif isinstance(key, rsa.RSAPublicKey):
+            key.verify(signature, message, padding.PKCS1v15(), hashes.SHA256())
+        elif isinstance(key, ed25519.Ed25519PublicKey):
+            key.verify(signature, message)
+        else:
+            return False
+    except InvalidSignature:
+        return False
+    return True
+
+
+def _hash(bits: int) -> Any:
+    from cryptography.hazmat.primitives import hashes
+
+    return hashes.SHA256() if bits <= 256 else hashes.SHA384() if bits <= 384 else hashes.SHA512()
+
+
+def _encoded(payload: bytes) -> bytes:
+    """DSSE's pre-authentication encoding; lengths in bytes."""
+    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error as error:
+        raise ValueError("is no base64") from error
+
+
+def _object(content: bytes) -> Mapping[str, Any]:
+    """A JSON object in which no key occurs twice, and no number is none: other readers would see other things."""
+    try:
+        found = json.loads(content, object_pairs_hook=_once, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("is nested too deep") from error
+    if not isinstance(found, dict):
+        raise ValueError("is no JSON object")
+    return found
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("names a key twice")
+    return found
+
+
+def _refuse(text: str) -> Any:
+    raise ValueError(f"holds `{text}`")

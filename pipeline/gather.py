@@ -1,0 +1,87 @@
+"""All that is attached to one digest, fetched, checked against keys, and told apart: what counts and what does not.
+
+Nothing that a registry says is believed: bytes are compared with their digests, signatures with our keys, the subject with
+what was asked for. What cannot be had is told as such, since nobody knows what it says.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pipeline import dsse, statements
+from pipeline.errors import InputError, NotThere, TooLarge, ToolFailed
+from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
+from pipeline.oci import Descriptor, Digest, Manifest, Pinned
+from pipeline.registry import Registry
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+
+ATTACHED = 500
+"""What is looked at; more on one image is an attempt to hide some."""
+STATEMENT_LIMIT = 16 * 2**20
+"""Bytes of a bundle: the list of packages of a large image has one or two million."""
+AT_ONCE = 8
+
+
+Keys = Sequence[tuple[Key, "PublicKeyTypes"]]
+
+
+def gather(pinned: Pinned, keys: Keys, registry: Registry, *, now: datetime) -> Evidence:
+    """The evidence of `pinned`. Raises `NotThere` when the registry does not hold it, `ToolFailed` when it lies."""
+    registry.raw_manifest(pinned)
+    entries = registry.referrers(pinned)
+    left = [_unread(entry, f"is one of more than {ATTACHED} on this image") for entry in entries[ATTACHED:]]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        found = list(pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]))
+    return collect(pinned, [*found, *left], now=now)
+
+
+def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descriptor], Signed | Ignored]:
+    def look(entry: Descriptor) -> Signed | Ignored:
+        try:
+            content = _content(pinned, entry, registry)
+        except TooLarge:
+            return _unread(entry, f"has more than {STATEMENT_LIMIT} bytes")
+        except NotThere:
+            return _unread(entry, "is listed, and the registry does not hold it")
+        except InputError as error:
+            return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=error.message)
+        return _read(entry.digest, content, keys)
+
+    return look
+
+
+def _content(pinned: Pinned, entry: Descriptor, registry: Registry) -> bytes:
+    """The bundle that a referrer holds; what it is, is told by its manifest alone, since the list may be written by anyone."""
+    body, _ = registry.raw_manifest(pinned.repository.at(entry.digest))
+    try:
+        manifest = Manifest.parse(body)
+    except (InputError, ToolFailed) as error:
+        raise InputError("is no manifest of a bundle") from error
+    if manifest.artifact_type != dsse.BUNDLE_TYPE or len(manifest.layers) != 1:
+        raise InputError(f"is `{manifest.artifact_type or 'of no type'}`, and no bundle")
+    return registry.blob(pinned.repository, manifest.layers[0], limit=STATEMENT_LIMIT)
+
+
+def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:
+    """A bundle's statement, if one of `keys` signed it; nothing of it is looked at before that."""
+    try:
+        envelope = dsse.parse(content)
+    except InputError as error:
+        return Ignored(manifest=str(manifest), why=Why.FOREIGN, text=error.message)
+    key = dsse.signer(envelope, keys)
+    if key is None:
+        return Ignored(manifest=str(manifest), why=Why.UNSIGNED, text="is signed by none of the keys")
+    try:
+        statement = dsse.statement(envelope)
+        subject, kind = statements.subject_digest(statement), str(statement.get("predicateType"))
+        record = None if kind == statements.SIGNATURE else statements.read(statement)
+    except InputError as error:
+        return Ignored(manifest=str(manifest), why=Why.FOREIGN, text=f"is signed by `{key.name}`, but {error.message}")
+    return Signed(manifest=manifest, key=key, subject=subject, record=record, predicate_type=kind)
+
+
+def _unread(entry: Descriptor, text: str) -> Ignored:
+    return Ignored(manifest=str(entry.digest), why=Why.UNREADABLE, text=text)

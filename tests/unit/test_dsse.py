@@ -1,0 +1,114 @@
+"""Bundles as cosign writes them: what counts is what was signed, byte for byte, by a key of ours."""
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from pipeline import dsse
+from pipeline.errors import InputError
+
+STATEMENT = b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://example.com/x","predicate":{"a":1}}'
+CURVE = ec.generate_private_key(ec.SECP256R1())
+
+
+def message(payload: bytes, kind: str = dsse.PAYLOAD_TYPE) -> bytes:
+    return f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+
+
+def bundle(payload: bytes = STATEMENT, *signatures: bytes, **changes: Any) -> bytes:
+    made = signatures or (CURVE.sign(message(payload), ec.ECDSA(hashes.SHA256())),)
+    envelope = {
+        "payload": base64.b64encode(payload).decode(),
+        "payloadType": dsse.PAYLOAD_TYPE,
+        "signatures": [{"sig": base64.b64encode(one).decode()} for one in made],
+    }
+    whole = {"mediaType": dsse.BUNDLE_TYPE, "verificationMaterial": {"publicKey": {"hint": "x"}}, "dsseEnvelope": envelope}
+    return json.dumps({**whole, **changes}).encode()
+
+
+def pem(key: Any) -> bytes:
+    content: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return content
+
+
+def keys(*privates: Any) -> list[tuple[int, Any]]:
+    return [(number, dsse.public_key(pem(one))) for number, one in enumerate(privates)]
+
+
+def test_the_key_that_signed_is_found_among_others() -> None:
+    other = ec.generate_private_key(ec.SECP256R1())
+    assert dsse.signer(dsse.parse(bundle()), keys(other, CURVE)) == 1
+    assert dsse.signer(dsse.parse(bundle()), keys(other)) is None
+    assert dsse.signer(dsse.parse(bundle()), []) is None
+
+
+def test_all_kinds_of_keys_that_cosign_makes_or_takes_are_known() -> None:
+    for curve, algorithm in ((ec.SECP384R1(), hashes.SHA384()), (ec.SECP521R1(), hashes.SHA512())):
+        key = ec.generate_private_key(curve)
+        signed = key.sign(message(STATEMENT), ec.ECDSA(algorithm))
+        assert dsse.signer(dsse.parse(bundle(STATEMENT, signed)), keys(key)) == 0
+    strong = rsa.generate_private_key(65537, 2048)
+    signed = strong.sign(message(STATEMENT), padding.PKCS1v15(), hashes.SHA256())
+    assert dsse.signer(dsse.parse(bundle(STATEMENT, signed)), keys(strong)) == 0
+    edwards = ed25519.Ed25519PrivateKey.generate()
+    assert dsse.signer(dsse.parse(bundle(STATEMENT, edwards.sign(message(STATEMENT)))), keys(edwards)) == 0
+
+
+def test_one_byte_of_what_was_signed_changes_everything() -> None:
+    envelope = dsse.parse(bundle())
+    changed = dsse.Envelope(envelope.payload.replace(b":1", b":2"), envelope.signatures)
+    assert dsse.signer(changed, keys(CURVE)) is None
+    assert dsse.signer(dsse.Envelope(envelope.payload, ()), keys(CURVE)) is None
+
+
+def test_a_signature_over_the_bare_payload_or_another_type_is_none() -> None:
+    for signed in (STATEMENT, message(STATEMENT, "text/plain")):
+        made = CURVE.sign(signed, ec.ECDSA(hashes.SHA256()))
+        assert dsse.signer(dsse.parse(bundle(STATEMENT, made)), keys(CURVE)) is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b"null",
+        b"\xff",
+        b"{}",
+        bundle(mediaType="application/vnd.dev.sigstore.bundle.v0.2+json"),
+        bundle(dsseEnvelope=None),
+        bundle(dsseEnvelope={"payload": "e30=", "payloadType": "text/plain", "signatures": []}),
+        bundle(dsseEnvelope={"payload": "!", "payloadType": dsse.PAYLOAD_TYPE, "signatures": []}),
+        bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": [{"sig": 3}]}),
+        bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": 3}),
+        bundle(verificationMaterial=3),
+        b"[" * 100_000,
+    ],
+)
+def test_what_is_no_bundle_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError):
+        dsse.parse(content)
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'{"a":NaN}', b"\xff", b"[" * 100_000])
+def test_a_payload_that_readers_would_read_differently_is_refused(payload: bytes) -> None:
+    with pytest.raises(InputError):
+        dsse.statement(dsse.Envelope(payload, ()))
+
+
+def test_a_bundle_tells_whether_a_log_knows_of_it() -> None:
+    assert not dsse.parse(bundle()).logged
+    assert dsse.parse(bundle(verificationMaterial={"tlogEntries": [{"logIndex": "1"}]})).logged
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----\n", pem(rsa.generate_private_key(65537, 1024))]
+)
+def test_what_is_no_strong_public_key_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError):
+        dsse.public_key(content)
