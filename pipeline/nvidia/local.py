@@ -40,14 +40,11 @@ def toolkit_version(run: Run) -> str:
     return ""
 
 
-def here(run: Run, *, host: str, way: Way, driver: Path = DRIVER, specs: Sequence[Path] = SPECS) -> Host | None:
-    """All of this machine; `None` when it has no driver. CDI's specifications count only where GPUs are handed out by them."""
-    version = driver_version(driver)
-    if not version:
-        return None
-    found = examine(ask=asking(run), driver=version, host=host, toolkit=toolkit_version(run))
+def look(run: Run, *, driver: str, host: str, way: Way = "toolkit", specs: Sequence[Path] = SPECS) -> Host:
+    """All of this machine, whose kernel module is `driver`; CDI's specifications count where GPUs are handed out by them."""
+    found = examine(ask=asking(run), driver=driver, host=host, toolkit=toolkit_version(run))
     seen, unread = kernel.events(run)
-    stale, hidden = stale_specs(version, specs) if way == "cdi" else ((), ())
+    stale, hidden = stale_specs(driver, specs) if way == "cdi" else ((), ())
     more = {"troubles": (*found.troubles, *stale), "events": (*found.events, *seen), "unread": (*unread, *hidden)}
     return found.model_copy(update=more)
 
