@@ -45,8 +45,6 @@ class FakeRegistry:
     tokens: dict[str, str] = field(default_factory=dict)
     """The scopes of the tokens that are good."""
     lists_referrers: bool = False
-    before_put: Callable[[str], None] = lambda _: None
-    """Called with the path of a manifest before it is stored."""
 
     def asked(self, method: str, part: str = "") -> list[str]:
         """The paths of all requests of one method that hold `part`."""
@@ -105,7 +103,7 @@ def fake_registry() -> Iterator[FakeRegistry]:
     """Serve a `FakeRegistry` on a free port of loopback."""
     registry = FakeRegistry()
     handler = type("Handler", (_Handler,), {"registry": registry})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
     registry.host = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -115,6 +113,10 @@ def fake_registry() -> Iterator[FakeRegistry]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 64  # or those who come at the same time wait a second for their next try
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -218,7 +220,6 @@ class _Handler(BaseHTTPRequestHandler):
         return Answer(200, self.registry.blobs[digest]) if digest in self.registry.blobs else unknown("BLOB_UNKNOWN")
 
     def _put(self, name: str, last: str, body: bytes) -> Answer:
-        self.registry.before_put(self.path)
         self.registry.manifests[name, last] = self.registry.manifests[name, str(Digest.of(body))] = body
         subject = json.loads(body).get("subject") if self.registry.lists_referrers else None
         return Answer(201, headers={"OCI-Subject": subject["digest"]} if subject else {})

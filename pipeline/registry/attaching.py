@@ -145,7 +145,7 @@ def _turn(pinned: Pinned, locks: Path) -> Iterator[None]:
     locks.mkdir(parents=True, exist_ok=True)
     lock = FileLock(locks / f"attach-{Digest.of(str(pinned).encode()).hex}.lock")
     try:
-        lock.acquire(timeout=LOCK_SECONDS)
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
     except Timeout as error:
         raise Temporary(f"others have been attaching to `{pinned}` for {LOCK_SECONDS} s", hint="run it again later") from error
     try:
