@@ -6,9 +6,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline import surroundings
 from pipeline.catalog import Catalog
 from pipeline.command import Runner
 from pipeline.console import Console
@@ -37,6 +39,11 @@ class Call:
         """The images named on the command line; all when none is."""
         return self.arguments.images or ()
 
+    @cached_property
+    def registry(self) -> Registry:
+        """The registries, with this user's logins; made at the first use."""
+        return surroundings.registry(self.environment, run=self.run, cache=self.settings.cache)
+
 
 def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
     """What the verb needs, found, got or started."""
@@ -55,7 +62,7 @@ def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
 
 def survey_of(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
     """The plan of the images named on the command line."""
-    return survey(call.settings, catalog, Registry(), call.images, rebuild=rebuild, story=call.console)
+    return survey(call.settings, catalog, call.registry, call.images, rebuild=rebuild, story=call.console)
 
 
 def reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:

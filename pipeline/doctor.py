@@ -9,12 +9,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import builders, daemons, dockerhost, services
+from pipeline import builders, daemons, dockerhost, nvidia, services, surroundings
 from pipeline.command import Run
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
 from pipeline.errors import PipelineError
+from pipeline.gpus import Gpu
 from pipeline.install import ways
 from pipeline.oci import Repository
+from pipeline.quarantine import CLEAR, recorded
 from pipeline.services import Port
 from pipeline.settings import Settings
 from pipeline.toolchain import Found, Host, find, free_space, specs
@@ -31,7 +33,8 @@ SHOWN = 10**7
 SETUP = "`nox -s setup`"
 RESTART = "`nox -s setup -- --stop`, then `nox -s setup`"
 FREE_SPACE = "`docker system df` and the sizes below show what takes it; another disk: PIPELINE_CACHE, docker's `data-root`"
-NVIDIA = Path("/proc/driver/nvidia/version")
+TOOLKIT = "install the package `nvidia-container-toolkit`, then restart the engine"
+AS_ROOT = "as root, or as a member of the groups that may read it (`adm`, `systemd-journal`)"
 
 
 class State(StrEnum):
@@ -59,6 +62,7 @@ def examine(
     run: Run,
     environment: Mapping[str, str],
     host: Host | None = None,
+    driver: Path = nvidia.DRIVER,
 ) -> tuple[Finding, ...]:
     """Look at all that a verb may need; a part that cannot be looked at is a fault of its own."""
     machine = host or Host.here(environment)
@@ -70,11 +74,12 @@ def examine(
         *(_tool(name, found, machine) for name, found in tools.items() if name not in _unneeded(engine, machine, settings)),
         engine if isinstance(engine, Finding) else _engine(engine, machine),
         _finding("builder", lambda: _builder(tools["buildx"], engine, registry, settings=settings, host=machine, run=run)),
-        _finding("registry", lambda: _registry(registry)),
+        _finding("registry", lambda: _registry(registry, settings=settings, environment=environment, run=run)),
         *_services(settings.cache),
         *_space(settings.cache, engine),
         *_sizes(settings.cache),
-        _gpu(),
+        *_nvidia(run, driver),
+        *_quarantines(settings.quarantine),
     )
 
 
@@ -136,11 +141,9 @@ def _builder(
     return Finding("builder", State.FAULT, "there is none, and ours wants root or an engine", "name one in PIPELINE_BUILDER")
 
 
-def _registry(host: str) -> Finding:
+def _registry(host: str, *, settings: Settings, environment: Mapping[str, str], run: Run) -> Finding:
     if not Repository(host, "x").loopback:
-        from pipeline.registry import Registry
-
-        Registry().ping(host)
+        surroundings.registry(environment, run=run, cache=settings.cache).ping(host)
         return Finding("registry", State.OK, f"`{host}` answers")
     match services.registry_port(host):
         case Port.REGISTRY:
@@ -197,8 +200,39 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _gpu() -> Finding:
-    with suppress(OSError):
-        version = NVIDIA.read_text(encoding="utf-8").splitlines()[0].removeprefix("NVRM version: ")
-        return Finding("nvidia driver", State.OK, version)
-    return Finding("nvidia driver", State.OK, "none on this machine: checks of the lane `gpu` will be `not-run`")
+def _nvidia(run: Run, driver: Path) -> Iterator[Finding]:
+    """The driver, each GPU, the container toolkit, and all that is wrong with them."""
+    if not (version := nvidia.driver_version(driver)):
+        yield Finding("nvidia driver", State.OK, "none on this machine: checks of the lane `gpu` will be `not-run`")
+        return
+    found = nvidia.look(run, driver=version, host=platform.node())
+    stale, hidden = nvidia.stale_specs(version)
+    yield Finding("nvidia driver", State.OK, version)
+    yield from (Finding(f"gpu {gpu.index}", State.OK, _described(gpu)) for gpu in found.gpus)
+    yield _toolkit(found.toolkit)
+    yield from (Finding("gpu trouble", State.FAULT, trouble.text, trouble.remedy) for trouble in found.troubles)
+    yield from (Finding("cdi", State.WARN, trouble.text, trouble.remedy) for trouble in stale)
+    yield from (Finding("not looked at", State.WARN, text, AS_ROOT) for text in (*found.unread, *hidden))
+    if found.events:
+        detail = f"{len(found.events)} errors of the hardware since the boot, the last: {found.events[-1]}"
+        yield Finding("gpu errors", State.WARN, detail, "NVIDIA's list of Xid errors says what each wants; a reboot forgets them")
+
+
+def _described(gpu: Gpu) -> str:
+    capability = ".".join(map(str, gpu.capability))
+    memory = f"{gpu.memory / 2**30:.0f} GiB, {gpu.used / 2**30:.1f} in use"
+    processes = "1 process computes on it" if gpu.processes == 1 else f"{gpu.processes or 'no'} processes compute on it"
+    return f"{gpu.name}, compute capability {capability}, {memory}, {processes}, {gpu.uuid}"
+
+
+def _toolkit(version: str) -> Finding:
+    if version:
+        return Finding("nvidia toolkit", State.OK, version)
+    return Finding("nvidia toolkit", State.WARN, "not found: engines need it to hand out GPUs", TOOLKIT)
+
+
+def _quarantines(folder: Path) -> Iterator[Finding]:
+    """Another machine's is no fault of this one: homes are shared, and engines may be elsewhere."""
+    for each in recorded(folder):
+        if refusal := each.refusal():
+            yield Finding("quarantine", State.FAULT if each.host == platform.node() else State.WARN, refusal, CLEAR)

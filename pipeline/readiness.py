@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pipeline import builders, dockerhost, services
+from pipeline import builders, dockerhost, services, surroundings
 from pipeline.builders import Builder, Instance
 from pipeline.command import Run
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
@@ -93,7 +93,7 @@ _Item = Step | PipelineError
 
 def look(needs: frozenset[Need], *, settings: Settings, registry: str, host: Host, run: Run) -> Seen:
     """What of `needs` is there. Raises what is wrong with the builder or the remote registry that the user named."""
-    port = _registry(registry) if Need.REGISTRY in needs else None
+    port = _registry(registry, settings=settings, host=host, run=run) if Need.REGISTRY in needs else None
     names = [_TOOLS[need] for need in sorted(needs & _TOOLS.keys())] + (["registry"] if port is Port.FREE else [])
     found = {name: find(name, host=host, cache=settings.cache, run=run) for name in names}
     builder, instance = _builder(found.get("buildx"), settings=settings, host=host, run=run)
@@ -117,12 +117,10 @@ def plan(seen: Seen) -> Todo:
     return Todo((*(step for name, step in gets.items() if name not in brought), *starts), refusals)
 
 
-def _registry(host: str) -> Port | None:
-    if Repository(host, "x").loopback:
-        return services.registry_port(host)
-    from pipeline.registry import Registry
-
-    Registry().ping(host)
+def _registry(at: str, *, settings: Settings, host: Host, run: Run) -> Port | None:
+    if Repository(at, "x").loopback:
+        return services.registry_port(at)
+    surroundings.registry(host.environment, run=run, cache=settings.cache).ping(at)
     return None
 
 

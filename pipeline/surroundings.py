@@ -4,9 +4,15 @@ import configparser
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from pipeline import credentials
+from pipeline.command import Run
 from pipeline.errors import InputError
+
+if TYPE_CHECKING:
+    from pipeline.registry import Registry
 
 PYPI = "https://pypi.org/simple"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "FTP_PROXY")
@@ -42,13 +48,22 @@ class Surroundings:
 def read(environment: Mapping[str, str]) -> Surroundings:
     """The surroundings as the environment and pip's own configuration tell them."""
     return Surroundings(
-        certificates=_certificates(environment),
+        certificates=certificates(environment),
         index_url=environment.get("UV_DEFAULT_INDEX") or environment.get("PIP_INDEX_URL") or _configured(environment) or PYPI,
         proxies={name: value for name in _PROXIES if (value := environment.get(name) or environment.get(name.lower()))},
     )
 
 
-def _certificates(environment: Mapping[str, str]) -> Path | None:
+def registry(environment: Mapping[str, str], *, run: Run, cache: Path) -> "Registry":
+    """A client of registries with the docker logins and the authorities of the user whose environment this is."""
+    from pipeline.registry import Registry
+
+    logins = credentials.of_docker(environment, run)
+    return Registry(credentials=logins, certificates=certificates(environment), locks=cache / "locks")
+
+
+def certificates(environment: Mapping[str, str]) -> Path | None:
+    """The certificate authorities that the machine trusts; raises `InputError` when the environment names no file."""
     for name in ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         if chosen := environment.get(name):
             if not Path(chosen).is_file():

@@ -3,7 +3,6 @@
 from pipeline import context, plan
 from pipeline.call import Call, print_json, ready_for, survey_of
 from pipeline.errors import InputError
-from pipeline.registry import Registry
 
 
 def new_verb(call: Call) -> int:
@@ -67,7 +66,7 @@ def explain_verb(call: Call) -> int:
         else:
             call.console.show(report.compatibility_table(found))
         return 0
-    explanation = explain(call.settings, catalog, Registry(), call.arguments.image, story=call.console)
+    explanation = explain(call.settings, catalog, call.registry, call.arguments.image, story=call.console)
     if call.arguments.json:
         print_json(report.explanation_json(explanation))
     else:

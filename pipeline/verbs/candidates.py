@@ -11,7 +11,6 @@ from pipeline import context, plan
 from pipeline.call import Call, hand_out, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected, worst
-from pipeline.registry import Registry
 from pipeline.survey import Survey, survey
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ def build_verb(call: Call) -> int:
     around = surroundings.read(call.environment)
     shop = build.Workshop(
         settings=call.settings,
-        registry=Registry(),
+        registry=call.registry,
         run=call.run,
         story=call.console,
         builder=ready.builder,
@@ -57,13 +56,13 @@ def test_verb(call: Call) -> int:
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
     ready = ready_for(call, catalog, "registry", "engine")
-    subjects = _subjects(catalog, survey_of(call, catalog), call.images)
+    subjects = _subjects(call, catalog, survey_of(call, catalog), call.images)
     engine = connect(reaching(ready, call.environment), run=call.run_id)
     bench = check.Bench(
         catalog=catalog,
         settings=call.settings,
         engine=engine,
-        registry=Registry(),
+        registry=call.registry,
         run=call.run,
         run_id=call.run_id,
         story=call.console,
@@ -82,12 +81,12 @@ def test_verb(call: Call) -> int:
     return check.exit_code(tested, require_gpu=arguments.require_gpu)
 
 
-def _subjects(catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
+def _subjects(call: Call, catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
     """The candidates of the images named; of all that list checks when none is."""
     wanted = names or [name for name, image in catalog.images.items() if image.checks.cpu or image.checks.gpu]
     if not wanted:
         raise NothingSelected("no image of the catalog lists a check", hint="add `checks:` to an `image.yaml`")
-    return tuple(_subject(catalog, step) for step in existing(found, wanted))
+    return tuple(_subject(call, catalog, step) for step in existing(found, wanted))
 
 
 def existing(found: Survey, wanted: Sequence[str]) -> Sequence[plan.Step]:
@@ -100,12 +99,12 @@ def existing(found: Survey, wanted: Sequence[str]) -> Sequence[plan.Step]:
     return [steps[name] for name in wanted]
 
 
-def _subject(catalog: Catalog, step: plan.Step) -> "Subject":
+def _subject(call: Call, catalog: Catalog, step: plan.Step) -> "Subject":
     from pipeline.check import Subject
 
     assert step.digest is not None
     pinned = catalog.candidate_repository.at(step.digest)
-    return Subject(image=step.image, pinned=pinned, tag=step.tag, size=Registry().manifest(pinned).size)
+    return Subject(image=step.image, pinned=pinned, tag=step.tag, size=call.registry.manifest(pinned).size)
 
 
 def run_verb(call: Call) -> int:
@@ -120,7 +119,7 @@ def run_verb(call: Call) -> int:
     environment = reaching(ready, call.environment)
     engine = connect(environment, run=call.run_id)
     line = run.prepare(
-        _candidate(call, catalog, text) if text in catalog.images else run.choose(text, catalog, Registry()),
+        _candidate(call, catalog, text) if text in catalog.images else run.choose(text, catalog, call.registry),
         call.arguments.command,
         caller=run.Caller(
             folder=Path.cwd(),
@@ -129,7 +128,7 @@ def run_verb(call: Call) -> int:
             environment=environment,
         ),
         engine=engine,
-        registry=Registry(),
+        registry=call.registry,
         settings=call.settings,
         story=call.console,
         docker=ready.tools["docker"].path,
@@ -142,6 +141,6 @@ def run_verb(call: Call) -> int:
 def _candidate(call: Call, catalog: Catalog, name: str) -> "Chosen":
     from pipeline.run import Chosen
 
-    found = survey(call.settings, catalog, Registry(), [name], story=call.console)
-    (subject,) = _subjects(catalog, found, [name])
+    found = survey(call.settings, catalog, call.registry, [name], story=call.console)
+    (subject,) = _subjects(call, catalog, found, [name])
     return Chosen(pinned=subject.pinned, tag=subject.tag)

@@ -23,7 +23,7 @@ def scan_verb(call: Call) -> int:
     """Scan images, or the list of one's packages."""
     from pipeline import report, scan, surroundings
 
-    catalog, registry = context.load(call.settings), Registry()
+    catalog, registry = context.load(call.settings), call.registry
     ready = ready_for(call, catalog, "trivy", *(["registry"] if _ours(call, catalog) else []))
     bench = scan.Bench(
         settings=call.settings,
