@@ -83,6 +83,7 @@ def parser() -> argparse.ArgumentParser:
     setup = _verb(verbs, "setup", "find or get the tools, start what is missing")
     setup.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
     doctor = _verb(verbs, "doctor", "say what is wrong with this machine, and the remedy")
+    doctor.add_argument("--clear", action="store_true", help="lift the machine's quarantine: GPU work is accepted again")
     new = _verb(verbs, "new", "write the folder of a new image that already builds")
     new.add_argument("name", metavar="NAME")
     new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")

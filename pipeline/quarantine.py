@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -118,3 +118,8 @@ class Quarantine:
             told = error.strerror or "another process holds its lock"
             hint = f"make `{self.folder}` yours, or name another cache with PIPELINE_CACHE"
             raise ToolUnfit(f"the strikes of `{self.host}` cannot be kept in `{self.folder}`: {told}", hint=hint) from error
+
+
+def recorded(folder: Path) -> tuple[Quarantine, ...]:
+    """The machines that have strikes in `folder`."""
+    return tuple(Quarantine(folder, unquote(path.stem)) for path in sorted(folder.glob("*.json")))

@@ -34,3 +34,8 @@ class Settings:
     def work(self) -> Path:
         """Where a run leaves its records: statements, logs, reports (ignored by git)."""
         return self.root / ".pipeline"
+
+    @property
+    def quarantine(self) -> Path:
+        """Where the strikes of sick machines are kept."""
+        return self.cache / "quarantine"

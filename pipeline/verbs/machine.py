@@ -1,8 +1,10 @@
 """`setup` and `doctor`: the machine."""
 
+import platform
+
 from pipeline import context
 from pipeline.call import Call, print_json, ready_for
-from pipeline.errors import ToolUnfit
+from pipeline.errors import PipelineError, ToolUnfit
 
 
 def setup_verb(call: Call) -> int:
@@ -20,9 +22,11 @@ def setup_verb(call: Call) -> int:
 
 
 def doctor_verb(call: Call) -> int:
-    """Say what is wrong with the machine; exit 4 when something is."""
+    """Say what is wrong with the machine; exit 4 when something is. With `--clear`, lift its quarantine before."""
     from pipeline import doctor, report
 
+    if call.arguments.clear:
+        _clear(call)
     catalog = context.load(call.settings)
     findings = doctor.examine(
         settings=call.settings, registry_host=catalog.candidate_repository, run=call.run, environment=call.environment
@@ -32,3 +36,24 @@ def doctor_verb(call: Call) -> int:
     else:
         call.console.show(report.findings_table(findings))
     return ToolUnfit.exit_code if any(finding.state is doctor.State.FAULT for finding in findings) else 0
+
+
+def _clear(call: Call) -> None:
+    """Lift the quarantine of this machine, and of the engine's where that is another one."""
+    from pipeline.quarantine import Quarantine
+
+    for host in dict.fromkeys((platform.node(), *_engines_machine(call))):
+        lifted = Quarantine(call.settings.quarantine, host).clear()
+        call.console.say(f"`{host}`: " + ("the quarantine is lifted, all strikes are forgotten" if lifted else "has no strikes"))
+
+
+def _engines_machine(call: Call) -> tuple[str, ...]:
+    from pipeline.engine import connect
+
+    try:
+        engine = connect(call.environment, run=call.run_id)
+    except PipelineError as error:
+        call.console.warn(f"only this machine is cleared: {error.message}")
+        return ()
+    engine.close()
+    return tuple(filter(None, (engine.facts.machine.get("host", ""),)))

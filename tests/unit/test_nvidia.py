@@ -10,36 +10,11 @@ from pipeline.command import Completed
 from pipeline.errors import Interrupted, PipelineError, Temporary, ToolUnfit
 from pipeline.gpus import Gpu, Host, Trouble
 from pipeline.nvidia.smi import FIELDS
+from tests.machines import DATA, Machine, Smi, Tools, done, recorded
 
-DATA = Path(__file__).parents[1] / "data" / "nvidia"
-GIB, MIB = 2**30, 2**20
 T4 = "GPU-7f4e9d1a-3c52-48f1-a2ab-5d0f6e1b9c33"
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144\n"
-
-
-def recorded(name: str) -> str:
-    path = DATA / name
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
-
-
-def done(stdout: str = "", code: int = 0, stderr: str = "") -> Completed:
-    return Completed(argv=(), code=code, stdout=stdout, stderr=stderr, seconds=0.0)
-
-
-class Smi:
-    """`nvidia-smi` of a machine, recorded under a name; `query` and the others replace an answer."""
-
-    def __init__(self, name: str, **answers: Completed | PipelineError) -> None:
-        self.name, self.answers, self.asked = name, answers, list[str]()
-
-    def __call__(self, argv: Sequence[str]) -> Completed:
-        assert argv[0] == "nvidia-smi"
-        kind = {"-q": "q", "-L": "L", "--query-gpu": "query", "--query-compute-apps": "apps"}[argv[1].partition("=")[0]]
-        self.asked.append(argv[1])
-        answer = self.answers.get(kind) or done(recorded(f"{self.name}.{kind}.{'csv' if 'query' in argv[1] else 'txt'}"))
-        if isinstance(answer, PipelineError):
-            raise answer
-        return answer
+GIB, MIB = 2**30, 2**20
 
 
 def look(smi: Smi, driver: str = "535.183.01") -> Host:
@@ -264,21 +239,8 @@ def test_without_a_driver_there_is_no_version(tmp_path: Path) -> None:
     assert nvidia.driver_version(tmp_path / "none" / "version") == ""
 
 
-class tools:  # noqa: N801 - stands in for a function
-    """`Run` with programs that answer; what is not among them cannot be started."""
-
-    def __init__(self, answers: dict[str, Completed | PipelineError]) -> None:
-        self.answers = answers
-
-    def __call__(self, *argv: str | Path, timeout: float, check: bool = True, **_: object) -> Completed:
-        answer = self.answers.get(str(argv[0])) or ToolUnfit(f"`{argv[0]}` cannot be started: No such file or directory")
-        if isinstance(answer, PipelineError):
-            raise answer
-        return answer
-
-
 def test_errors_of_the_hardware_are_told_with_their_time_and_a_programs_faults_are_not() -> None:
-    seen, unread = nvidia.events(tools({"dmesg": done(recorded("dmesg.txt"))}))
+    seen, unread = nvidia.events(Tools({"dmesg": done(recorded("dmesg.txt"))}))
     assert [event.rpartition(" (")[2] for event in seen] == [
         "1843.308145 s after the boot)",
         "5120.774010 s after the boot)",
@@ -293,15 +255,15 @@ def test_errors_of_the_hardware_are_told_with_their_time_and_a_programs_faults_a
 
 def test_a_log_that_is_refused_is_read_from_the_journal_or_said_to_be_unread() -> None:
     refused = done("", 1, "dmesg: read kernel buffer failed: Operation not permitted")
-    seen, unread = nvidia.events(tools({"dmesg": refused, "journalctl": done(recorded("journal.txt"))}))
+    seen, unread = nvidia.events(Tools({"dmesg": refused, "journalctl": done(recorded("journal.txt"))}))
     assert seen[0].endswith("(77.120000 s after the boot)")
     assert unread == ()
     nothing = done("-- No entries --\n", 1, "No journal files were opened due to insufficient permissions.")
-    seen, unread = nvidia.events(tools({"dmesg": refused, "journalctl": nothing}))
+    seen, unread = nvidia.events(Tools({"dmesg": refused, "journalctl": nothing}))
     assert seen == ()
     assert "Operation not permitted" in unread[0]
     assert "insufficient permissions" in unread[0]
-    assert "cannot be started" in nvidia.events(tools({}))[1][0]
+    assert "cannot be started" in nvidia.events(Tools({}))[1][0]
 
 
 @pytest.mark.parametrize(
@@ -315,7 +277,7 @@ def test_a_log_that_is_refused_is_read_from_the_journal_or_said_to_be_unread() -
     ],
 )
 def test_the_toolkit_tells_its_version(answers: dict[str, Completed | PipelineError], version: str) -> None:
-    assert nvidia.toolkit_version(tools(answers)) == version
+    assert nvidia.toolkit_version(Tools(answers)) == version
 
 
 def test_a_specification_of_another_driver_is_stale(tmp_path: Path) -> None:
@@ -338,12 +300,9 @@ def test_this_machine_is_all_of_it_together(tmp_path: Path) -> None:
     (tmp_path / "nvidia.yaml").write_text(recorded("cdi.yaml"), encoding="utf-8")
     smi = Smi("t4")
 
-    class Machine(tools):
-        def __call__(self, *argv: str | Path, timeout: float, check: bool = True, **_: object) -> Completed:
-            words = [str(word) for word in argv]
-            return smi(words) if words[0] == "nvidia-smi" else super().__call__(*words, timeout=timeout)
-
-    run = Machine({"dmesg": done(recorded("dmesg.txt")), "nvidia-ctk": done("NVIDIA Container Toolkit CLI version 1.17.4\n")})
+    run = Machine(
+        smi, {"dmesg": done(recorded("dmesg.txt")), "nvidia-ctk": done("NVIDIA Container Toolkit CLI version 1.17.4\n")}
+    )
     host = nvidia.look(run, driver="535.183.01", host="node7", way="cdi", specs=[tmp_path])
     assert (host.driver, host.toolkit, len(host.gpus), len(host.events)) == ("535.183.01", "1.17.4", 1, 4)
     assert [type(trouble) for trouble in host.troubles] == [Trouble]

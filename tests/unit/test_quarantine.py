@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import ToolUnfit
-from pipeline.quarantine import KEPT, LIMIT, Quarantine, Strikes
+from pipeline.quarantine import KEPT, LIMIT, Quarantine, Strikes, recorded
 
 START = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -59,6 +59,8 @@ def test_each_machine_has_its_own_whatever_its_name(tmp_path: Path) -> None:
     for name in ("node7", "tcp://10.0.0.7:2376", "../../node7"):
         strikes(Quarantine(tmp_path, name), LIMIT)
     assert Quarantine(tmp_path, "node8").refusal() == ""
+    assert {each.host for each in recorded(tmp_path)} == {"node7", "tcp://10.0.0.7:2376", "../../node7"}
+    assert recorded(tmp_path / "none") == ()
     assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path}
 
 
