@@ -21,7 +21,8 @@ def test_a_login_shell_finds_the_same_python():
     done = subprocess.run(
         ["bash", "-lc", "command -v python python3 pip"], capture_output=True, text=True, timeout=30, check=False
     )
-    assert done.stdout.split() == [f"{sys.prefix}/bin/{name}" for name in ("python", "python3", "pip")], done.stdout
+    found = done.stdout.split()
+    assert found == [f"{sys.prefix}/bin/{name}" for name in ("python", "python3", "pip")], f"a login shell finds {found}"
 
 
 def test_what_torch_imports_is_compiled_and_needs_no_compiling():
