@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from pipeline.oci import Digest, Pinned
 from pipeline.statements import (
+    NOT_SELECTED,
     SIGNATURE,
     WORST_FIRST,
     Bom,
@@ -47,11 +48,12 @@ class Why(StrEnum):
     """It is about another image."""
     FUTURE = "future"
     UNREADABLE = "unreadable"
-    """It cannot be had, so nobody knows what it says."""
+    """A bundle in our format that the registry lists and does not hold: it may have been a failure. Never said of what anybody
+    with push rights can attach at will: too large, no bundle, no signature."""
     OLDER = "older"
     """A newer one of its group counts."""
     VOID = "void"
-    """A lane that did not run, or a machine's fault: neither for nor against the image."""
+    """A lane that did not run, a machine's fault, or a pass of chosen tests alone: neither for nor against the image."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +144,9 @@ def role_of(record: Statable | None) -> frozenset[Role]:
 
 
 def group_of(record: Statable) -> Group:
-    """What a statement is about; of one group the newest counts."""
+    """What a statement is about; of one group the newest counts. A pass on one GPU says nothing of a failure on two."""
     if isinstance(record, Tested):
-        return ("tested", record.lane, record.suite, *sorted({gpu.name for gpu in record.gpus}))
+        return ("tested", record.lane, record.suite, *sorted(gpu.name for gpu in record.gpus))
     if isinstance(record, Decided):
         return ("decided", record.action, record.tag, record.finished.isoformat())
     return (type(record).__name__.lower(),)
@@ -153,21 +155,41 @@ def group_of(record: Statable) -> Group:
 def _refusal(subject: Pinned, signed: Signed, now: datetime) -> Ignored | None:
     """Why a statement with a good signature does not count."""
     key, record = signed.key, signed.record
-    if signed.subject != str(subject.digest):
-        return _ignored(signed, Why.SUBJECT, f"is about `{signed.subject}`")
+    if record is None and signed.predicate_type != SIGNATURE:
+        return _ignored(signed, Why.FOREIGN, "is no statement of ours")
+    if other := {signed.subject, _about(signed)} - {str(subject.digest)}:
+        return _ignored(signed, Why.SUBJECT, f"is about `{min(other)}`")
     if key.revoked:
         return _ignored(signed, Why.REVOKED, f"is signed by `{key.name}`, which is revoked")
     if not key.roles & role_of(record):
         wanted = " or ".join(f"`{role}`" for role in sorted(role_of(record)))
         return _ignored(signed, Why.ROLE, f"is signed by `{key.name}`, whose role is not {wanted}")
-    if record is None:
-        return None
-    if record.finished > now + AHEAD:
-        return _ignored(signed, Why.FUTURE, f"is dated {record.finished.isoformat()}, which is ahead of this machine's clock")
+    return _untimely(signed, record, now) or _void(signed, record) if record else None
+
+
+def _about(signed: Signed) -> str:
+    """The digest in the record itself."""
+    return signed.record.subject.rpartition("@")[2] if signed.record else signed.subject
+
+
+def _untimely(signed: Signed, record: Statable, now: datetime) -> Ignored | None:
+    """A retired key cannot block anything by a date ahead: what it signed since does not count, whenever that is."""
+    key = signed.key
     if key.retired and record.finished > key.retired:
         return _ignored(signed, Why.RETIRED, f"is newer than the day when `{key.name}` was retired")
-    if isinstance(record, Tested) and record.outcome in (Outcome.NOT_RUN, Outcome.INFRASTRUCTURE):
+    if record.finished > now + AHEAD:
+        return _ignored(signed, Why.FUTURE, f"is dated {record.finished.isoformat()}, which is ahead of this machine's clock")
+    return None
+
+
+def _void(signed: Signed, record: Statable) -> Ignored | None:
+    """Chosen tests can fail for the image, but not pass for it: else a newer `-k` would hide a failure of the rest."""
+    if not isinstance(record, Tested):
+        return None
+    if record.outcome in (Outcome.NOT_RUN, Outcome.INFRASTRUCTURE):
         return _ignored(signed, Why.VOID, f"lane `{record.lane}` {record.outcome.value}: {record.reason}")
+    if record.outcome is Outcome.PASSED and any(check.reason == NOT_SELECTED for check in record.checks):
+        return _ignored(signed, Why.VOID, f"lane `{record.lane}` passed, but only some of its checks were chosen")
     return None
 
 
@@ -206,6 +228,8 @@ def _weight(record: Statable) -> int:
         return len(record.vulnerabilities)
     if isinstance(record, Findings):
         return len(record.secrets) + len(record.licences)
+    if isinstance(record, Built):
+        return int(record.dirty) * 2 + int(not record.reproduced)
     return 0
 
 

@@ -241,6 +241,8 @@ class Ruled(Record):
 
     code: str
     held: bool
+    assessed: bool = True
+    """False where nobody knows, and the policy does not ask; never together with `held`."""
     reasons: Sequence[str] = ()
     waived: bool = False
     exceptions: Sequence[str] = ()

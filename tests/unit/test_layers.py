@@ -17,14 +17,14 @@ PACKAGE = ROOT / "pipeline"
 GROUND = "names errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
-    " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence"
+    " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence policy"
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog credentials registry download debian rootfs additions toolchain install"
-    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness cosign gather"
+    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness cosign gather keys policies"
     " quarantine turns"
 )
-STAGES = "setup doctor build check scan lint update run new explain"
+STAGES = "setup doctor build check scan sign lint update run new explain"
 FRONT = "report console call verbs __main__"
 LAYERS = {"ground": GROUND, "core": CORE, "edges": EDGES, "stages": STAGES, "front": FRONT}
 ORDER = [name for layer in LAYERS.values() for name in layer.split()]

@@ -1,0 +1,29 @@
+"""Whether an image may be released: policies and exceptions from YAML, and `decide`; pure."""
+
+from pipeline.policy.case import Case, Checkout, Expected, Suite
+from pipeline.policy.codes import CODES, Code
+from pipeline.policy.decide import Allowed, Judged, Reason, Refused, decide
+from pipeline.policy.model import NO_EXCEPTIONS, Exceptions, ListedKey, Policy, Waiver
+from pipeline.policy.text import digest, parse, parse_exceptions
+
+__all__ = [
+    "CODES",
+    "NO_EXCEPTIONS",
+    "Allowed",
+    "Case",
+    "Checkout",
+    "Code",
+    "Exceptions",
+    "Expected",
+    "Judged",
+    "ListedKey",
+    "Policy",
+    "Reason",
+    "Refused",
+    "Suite",
+    "Waiver",
+    "decide",
+    "digest",
+    "parse",
+    "parse_exceptions",
+]
