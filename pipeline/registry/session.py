@@ -38,6 +38,7 @@ class _Patience(Retry):
 RETRIES = _Patience(
     total=4,
     connect=2,
+    other=0,
     backoff_factor=0.5,
     status_forcelist=(429, *range(500, 600)),
     allowed_methods=("GET", "HEAD", "PUT", "POST"),
