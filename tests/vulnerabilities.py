@@ -11,7 +11,7 @@ import struct
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Union
 
 from pipeline.oci import OCI_MANIFEST, Tagged
@@ -142,4 +142,4 @@ def _json(data: Any) -> bytes:
 
 
 def _time(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
