@@ -57,6 +57,8 @@ verb("explain", "List what an image's input hash is made of, and what changed: `
 verb("build", "Build what has no candidate yet, parents first.")
 verb("test", "Check the candidates: `-- [IMAGE…] [-k WORDS] [--keep]`.")
 verb("scan", "List what is in candidates, and what is known to be wrong with it: `-- [IMAGE…] [--require-database]`.")
+verb("sign", "Sign what is known of candidates, and attach it to them: `-- [IMAGE…] [--role ROLE] [--run ID]`.")
+verb("verify", "Say what is proved of images, and whether they may be released: `-- [IMAGE…] [--policy FILE]`.")
 verb("run", "Start an image as its users do: `-- IMAGE [COMMAND…]`.")
 verb("update", "Solve the locks again and say what moved: `-- [IMAGE…]`.")
 

@@ -108,19 +108,30 @@ def parser() -> argparse.ArgumentParser:
     scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
     scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
     scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
+    sign = _verb(verbs, "sign", "sign what is known of candidates, and attach it to them", images=True)
+    sign.add_argument("--role", choices=("ci", "gpu"), action="append", help="sign only in this role (may be given twice)")
+    sign.add_argument("--run", metavar="ID", help="refuse statements of any other run")
+    verify = _verb(verbs, "verify", "say what is proved of images, and whether a policy allows their release")
+    verify.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
+    verify.add_argument(
+        "--policy", type=Path, metavar="FILE", help=f"by default policies/local.yaml or release.yaml ({names.ENV_POLICY})"
+    )
+    verify.add_argument(
+        "--keys", type=Path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
+    )
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
 
-    for command in (doctor, lint, plan, explain, build, test, scan, update):
+    for command in (doctor, lint, plan, explain, build, test, scan, sign, verify, update):
         command.add_argument("--json", action="store_true", help="data on stdout")
     for command in (setup, doctor, build):
         command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")
     for command in (build, test):
         command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
-    for command in (build, test, scan):
-        command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements go")
+    for command in (build, test, scan, sign):
+        command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements are")
     return top
 
 
@@ -138,7 +149,8 @@ def _verb(
 
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     root = arguments.root or environment.get(names.ENV_ROOT)
-    root = _folder(root) if root else _find_root(_here())
+    alone = getattr(arguments, "keys", None) is not None
+    root = _folder(root) if root else _here() if alone else _find_root(_here())
     return Settings(
         root=root,
         cache=_cache(environment),

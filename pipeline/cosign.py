@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline import dsse
+from pipeline import dsse, names
 from pipeline.command import Run
 from pipeline.errors import InputError, ToolFailed, ToolUnfit
 
@@ -38,7 +38,6 @@ NEEDED = {
     "pkcs11": ("COSIGN_PKCS11_",),
 }
 """What the variables begin with that a kind of key is reached by."""
-PASSWORD = "COSIGN_PASSWORD"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +84,7 @@ class Cosign:
 
     def make_pair(self, folder: Path, name: str) -> None:
         """Write `<name>.key`, which no password protects, and `<name>.pub` into `folder`."""
-        key = PrivateKey(reference=str(folder / f"{name}.key"), environment={PASSWORD: ""})
+        key = PrivateKey(reference=str(folder / f"{name}.key"), environment={names.ENV_PASSWORD: ""})
         self._run(folder, key, "generate-key-pair", "--output-key-prefix", str(folder / name))
 
     def _offline(self, folder: Path, key: PrivateKey) -> None:
@@ -119,11 +118,11 @@ def _told(key: PrivateKey) -> dict[str, str]:
         for name, value in key.environment.items()
         if name in ALWAYS or name == variable or (wanted and name.startswith(wanted))
     }
-    return {**told, PASSWORD: key.environment.get(PASSWORD, "")}
+    return {**told, names.ENV_PASSWORD: key.environment.get(names.ENV_PASSWORD, "")}
 
 
 def _secrets(key: PrivateKey) -> list[str]:
-    values = [key.environment.get(PASSWORD, "")]
+    values = [key.environment.get(names.ENV_PASSWORD, "")]
     if key.scheme == "env":
         values.append(key.environment.get(key.reference.removeprefix("env://"), ""))
     return [value for value in values if value]
@@ -133,7 +132,8 @@ def _failure(key: PrivateKey, verb: str | Path, said: str) -> Exception:
     low, name = said.lower(), key.reference
     if "decrypt" in low or "password" in low:
         return ToolUnfit(
-            f"the key `{name}` does not open with the password in {PASSWORD}", hint=f"set {PASSWORD}; the key is not harmed"
+            f"the key `{name}` does not open with the password in {names.ENV_PASSWORD}",
+            hint=f"set {names.ENV_PASSWORD}; the key is not harmed",
         )
     if "no such file" in low or "not found" in low:
         return ToolUnfit(f"there is no key `{name}`", hint="`cosign generate-key-pair`, or name another one")

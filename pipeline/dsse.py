@@ -16,6 +16,10 @@ from pipeline.errors import InputError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
+    PublicKey = PublicKeyTypes
+else:
+    PublicKey = object
+
 BUNDLE_TYPE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
@@ -57,13 +61,13 @@ def statement(envelope: Envelope) -> Mapping[str, Any]:
         raise InputError(f"its payload is no statement: {error}") from error
 
 
-def signer(envelope: Envelope, keys: Iterable[tuple[K, "PublicKeyTypes"]]) -> K | None:
+def signer(envelope: Envelope, keys: Iterable[tuple[K, PublicKey]]) -> K | None:
     """The name beside the first of `keys` that made one of the signatures; None when none did."""
     message = _encoded(envelope.payload)
     return next((name for name, key in keys if any(_valid(key, one, message) for one in envelope.signatures)), None)
 
 
-def public_key(pem: bytes) -> "PublicKeyTypes":
+def public_key(pem: bytes) -> PublicKey:
     """A public key in PEM; raises `InputError` for what is none, or is too weak."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
@@ -80,7 +84,7 @@ def public_key(pem: bytes) -> "PublicKeyTypes":
     raise InputError(f"is neither ECDSA, Ed25519 nor RSA of {RSA_BITS} bits or more")
 
 
-def _valid(key: "PublicKeyTypes", signature: bytes, message: bytes) -> bool:
+def _valid(key: PublicKey, signature: bytes, message: bytes) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa

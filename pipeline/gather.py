@@ -7,16 +7,12 @@ what was asked for. What cannot be had is told as such, since nobody knows what 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from pipeline import dsse, statements
 from pipeline.errors import InputError, NotThere, TooLarge, ToolFailed
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
 from pipeline.oci import Descriptor, Digest, Manifest, Pinned
 from pipeline.registry import Registry
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 
 ATTACHED = 500
 """What is looked at; more on one image is an attempt to hide some."""
@@ -25,17 +21,21 @@ STATEMENT_LIMIT = 16 * 2**20
 AT_ONCE = 8
 
 
-Keys = Sequence[tuple[Key, "PublicKeyTypes"]]
+Keys = Sequence[tuple[Key, dsse.PublicKey]]
 
 
 def gather(pinned: Pinned, keys: Keys, registry: Registry, *, now: datetime) -> Evidence:
     """The evidence of `pinned`. Raises `NotThere` when the registry does not hold it, `ToolFailed` when it lies."""
+    return collect(pinned, found(pinned, keys, registry), now=now)
+
+
+def found(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:
+    """All that is attached to `pinned`, whether it counts or not; raises as `gather` does."""
     registry.raw_manifest(pinned)
     entries = registry.referrers(pinned)
     left = [_unread(entry, f"is one of more than {ATTACHED} on this image") for entry in entries[ATTACHED:]]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]))
-    return collect(pinned, [*found, *left], now=now)
+        return (*pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]), *left)
 
 
 def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descriptor], Signed | Ignored]:

@@ -5,7 +5,8 @@ Checks are plain pytest files in `images/<name>/checks/`. `test_*.py` run inside
 """
 
 from pipeline.check.bench import Bench, Given, Hardware, Limits, Options, Subject
+from pipeline.check.expected import expected
 from pipeline.check.hardware import hardware
 from pipeline.check.stage import check, exit_code
 
-__all__ = ["Bench", "Given", "Hardware", "Limits", "Options", "Subject", "check", "exit_code", "hardware"]
+__all__ = ["Bench", "Given", "Hardware", "Limits", "Options", "Subject", "check", "exit_code", "expected", "hardware"]

@@ -10,6 +10,7 @@ from pipeline.report.data import (
     moved_json,
     plan_json,
 )
+from pipeline.report.evidence import evidence_json, evidence_table, signings_json, signings_table
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
 from pipeline.report.scans import scans_json, scans_markdown, scans_table
@@ -28,6 +29,8 @@ __all__ = [
     "builds_table",
     "compatibility_json",
     "compatibility_table",
+    "evidence_json",
+    "evidence_table",
     "explanation_json",
     "explanation_table",
     "findings_json",
@@ -44,4 +47,6 @@ __all__ = [
     "scans_json",
     "scans_markdown",
     "scans_table",
+    "signings_json",
+    "signings_table",
 ]

@@ -7,6 +7,7 @@ from pipeline.verbs.authors import explain_verb, lint_verb, new_verb, plan_verb,
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
 from pipeline.verbs.scans import scan_verb
+from pipeline.verbs.trust import sign_verb, verify_verb
 
 VERBS: Mapping[str, Callable[[Call], int]] = {
     "setup": setup_verb,
@@ -18,6 +19,8 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "build": build_verb,
     "test": test_verb,
     "scan": scan_verb,
+    "sign": sign_verb,
+    "verify": verify_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -1,0 +1,86 @@
+"""Keys: the public ones that a policy, or a folder, names, and the private ones that a run may sign with.
+
+On a laptop one development key has all roles. It protects nothing (it has no password, and lies in the cache folder), so
+only a policy that says `development: true` accepts it, and it is never made for anything but a registry on loopback.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import get_args
+
+from pipeline import dsse, names
+from pipeline.cosign import Cosign, PrivateKey
+from pipeline.errors import InputError, ToolUnfit
+from pipeline.evidence import Key, Role
+from pipeline.gather import Keys
+from pipeline.policy import ListedKey
+
+ROLES: tuple[Role, ...] = get_args(Role)
+DEVELOPMENT = "development"
+MAKE = "`cosign generate-key-pair --output-key-prefix {0}`: `{0}.pub` into `policies/keys/`, its name into the policy"
+
+
+def listed(keys: Sequence[ListedKey], policies: Path, *, cache: Path, cosign: Cosign, environment: Mapping[str, str]) -> Keys:
+    """The public keys that a policy in the folder `policies` names; raises `InputError` for one that is not there, or none."""
+    found = []
+    for one in keys:
+        if one.file:
+            content = _bytes(policies / one.file, f"the policy's key `{one.name}`")
+        elif one.kms:
+            content = cosign.public(PrivateKey(reference=one.kms, environment=environment))
+        else:
+            content = _bytes(_development(cache, "pub"), "the development key", hint="`nox -s sign` makes one")
+        found.append((one.key, _public(content, one.name)))
+    return found
+
+
+def in_folder(folder: Path) -> Keys:
+    """The public keys in a folder, whose names begin with their role: `ci.pub`, `gpu-2026.pub`, `release.pub`."""
+    found = []
+    for path in sorted(folder.glob("*.pub")):
+        role = next((role for role in ROLES if path.stem.partition("-")[0] == role), None)
+        if role is None:
+            raise InputError(f"`{path}` begins with no role", hint=f"name it by what it may sign: {', '.join(ROLES)}")
+        found.append((Key(name=path.stem, roles=frozenset({role})), _public(_bytes(path, "a key"), str(path))))
+    if not found:
+        raise InputError(
+            f"there is no `*.pub` in `{folder}`", hint="put the public keys there: `ci.pub`, `gpu.pub`, `release.pub`"
+        )
+    return found
+
+
+def private(
+    role: Role, given: Mapping[str, str], *, cache: Path, loopback: bool, cosign: Cosign, environment: Mapping[str, str]
+) -> PrivateKey:
+    """The key to sign with in a role: what `given` names for it, else on loopback the development key, made when it lacks."""
+    if reference := given.get(role):
+        return PrivateKey(reference=reference, environment=environment)
+    if not loopback:
+        variable = names.ENV_KEY[role]
+        raise ToolUnfit(
+            f"there is no key for the role `{role}`",
+            hint=f"name one in {variable}: a file that cosign made, `env://VARIABLE`, or a key in a service (`awskms://…`)",
+        )
+    path = _development(cache, "key")
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        cosign.make_pair(path.parent, DEVELOPMENT)
+    return PrivateKey(reference=str(path), environment={**environment, names.ENV_PASSWORD: ""})
+
+
+def _development(cache: Path, kind: str) -> Path:
+    return cache / "keys" / f"{DEVELOPMENT}.{kind}"
+
+
+def _bytes(path: Path, what: str, *, hint: str = "") -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{what} cannot be read: `{path}`: {error.strerror}", hint=hint or MAKE.format(path.stem)) from error
+
+
+def _public(content: bytes, name: str) -> dsse.PublicKey:
+    try:
+        return dsse.public_key(content)
+    except InputError as error:
+        raise InputError(f"the key `{name}` {error.message}", hint=MAKE.format(name)) from error

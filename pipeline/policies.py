@@ -1,0 +1,57 @@
+"""A policy as it lies in a folder, with its exceptions and keys: its digest, and whether all of it is as committed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipeline import keys, policy
+from pipeline.command import Run
+from pipeline.cosign import Cosign
+from pipeline.errors import InputError
+from pipeline.gather import Keys
+from pipeline.policy import Checkout, Exceptions, Policy
+
+EXCEPTIONS = "exceptions.yaml"
+GIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A policy, and all that counts with it."""
+
+    policy: Policy
+    exceptions: Exceptions
+    keys: Keys
+    checkout: Checkout
+
+
+def load(path: Path, *, pinned: str | None, cache: Path, cosign: Cosign, run: Run, environment: Mapping[str, str]) -> Loaded:
+    """The policy in the file `path`, the exceptions and keys beside it; raises `InputError` with all faults."""
+    folder = path.parent
+    contents = {path.name: _bytes(path), EXCEPTIONS: _bytes(folder / EXCEPTIONS)}
+    found = policy.parse(contents[path.name], str(path))
+    files = {one.file: _bytes(folder / one.file) for one in found.keys if one.file}
+    return Loaded(
+        policy=found,
+        exceptions=policy.parse_exceptions(contents[EXCEPTIONS], str(folder / EXCEPTIONS)),
+        keys=keys.listed(found.keys, folder, cache=cache, cosign=cosign, environment=environment),
+        checkout=_checkout(folder, policy.digest({**contents, **files}), pinned, run),
+    )
+
+
+def _checkout(folder: Path, digest: str, pinned: str | None, run: Run) -> Checkout:
+    """Outside git, or where git cannot tell, nothing is as committed."""
+    head = run("git", "-C", folder, "rev-parse", "HEAD", timeout=GIT_SECONDS, check=False)
+    status = run("git", "-C", folder, "status", "--porcelain", "--ignored", "--", ".", timeout=GIT_SECONDS, check=False)
+    clean = head.code == 0 and status.code == 0 and not status.stdout.strip()
+    commit = head.stdout.strip() if head.code == 0 else None
+    return Checkout(clean=clean, commit=commit, policy=digest, pinned=pinned)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"`{path}` cannot be read: {error.strerror}", hint="a policy, `exceptions.yaml` and `keys/` lie in one folder"
+        ) from error

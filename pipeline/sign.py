@@ -1,0 +1,232 @@
+"""The stage that holds keys: unsigned statements are checked against registry and catalog, signed, and attached, each once.
+
+It runs nobody else's code. What a statement says of an image is compared with the image and with this checkout, so that
+statements of something else, of other checks or of another run are refused, not signed. Only when all statements on a
+digest are in order is any of them signed.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from pipeline import dsse, names, records, statements
+from pipeline.cosign import Cosign, PrivateKey
+from pipeline.errors import InputError
+from pipeline.evidence import AHEAD, Key, Role, Signed, role_of
+from pipeline.gather import Keys, found
+from pipeline.oci import Config, Digest, Manifest, Pinned
+from pipeline.policy import Expected
+from pipeline.registry import Registry
+from pipeline.settings import Settings
+from pipeline.statements import SIGNATURE, Bom, Built, Findings, Outcome, Statable, Statement, Tested
+from pipeline.story import Story
+
+KINDS = ("built", "tested-cpu", "tested-gpu", "bom", "scanned", "findings")
+"""The statements of one digest, by the names of their files."""
+AGAIN = {"built": "nox -s build -- {0} --rebuild", "tested-cpu": "nox -s test -- {0}", "tested-gpu": "nox -s test -- {0}"}
+SCAN = "nox -s scan -- {0}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A candidate whose statements are to be signed, and what the catalog expects of it."""
+
+    image: str
+    pinned: Pinned
+    expected: Expected
+
+
+@dataclass(frozen=True, kw_only=True)
+class Signing:
+    """What became of one statement, or of the signature of the digest itself."""
+
+    image: str
+    kind: str
+    ended: Literal["attached", "known", "left"]
+    """`known`: it is there already; `left`: there is nothing to say under a signature."""
+    text: str = ""
+    manifest: Digest | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """All that signing works with; `run` is the only run whose statements are signed, where one is named."""
+
+    settings: Settings
+    registry: Registry
+    cosign: Cosign
+    key: Callable[[Role], PrivateKey]
+    roles: Collection[Role]
+    """Those that sign; statements of the others are left."""
+    now: Callable[[], datetime]
+    story: Story
+    run: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Image:
+    subject: Subject
+    manifest: Manifest
+    config: Config
+    tag: Digest | None
+
+
+def sign(subjects: Sequence[Subject], desk: Desk) -> tuple[Signing, ...]:
+    """Sign and attach what is known of each subject, then sign its digest.
+
+    Raises `InputError` with every fault of a digest's statements, before anything of it is signed.
+    """
+    return tuple(signing for subject in subjects for signing in _signed(subject, desk))
+
+
+def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
+    unsigned = _read(subject, desk)
+    there = [one for one in found(subject.pinned, _publics(desk), desk.registry) if isinstance(one, Signed)]
+    for kind, (statement, record) in unsigned.items():
+        yield _attached(subject, kind, statement, record, there, desk)
+    if "ci" in desk.roles:
+        yield _attached(subject, "signature", _signature(subject.pinned), None, there, desk)
+
+
+def _read(subject: Subject, desk: Desk) -> Mapping[str, tuple[Statement, Statable]]:
+    """The unsigned statements of a digest, all of them in order."""
+    image = _look(subject, desk.registry)
+    read: dict[str, tuple[Statement, Statable]] = {}
+    faults: list[str] = []
+    for kind in KINDS:
+        path = records.path(desk.settings, subject.pinned.digest, kind)
+        if not path.is_file():
+            continue
+        try:
+            statement = json.loads(path.read_bytes())
+            record = statements.read(statement)
+            read[kind] = statement, record
+            wrong = [*_general(kind, record, image, desk), *_particular(record, image)]
+        except (InputError, ValueError) as error:
+            wrong = [str(error)]
+        again = AGAIN.get(kind, SCAN).format(subject.image)
+        faults += [f"`{path}`: {text}; `{again}`" for text in wrong]
+    if faults or not read:
+        raise _refusal(subject, faults)
+    return read
+
+
+def _refusal(subject: Subject, faults: Sequence[str]) -> InputError:
+    if not faults:
+        return InputError(
+            f"there are no statements about `{subject.image}`, {subject.pinned.digest}", hint="`nox -s build test scan` first"
+        )
+    listed = "\n".join(f"  {fault}" for fault in faults)
+    return InputError(
+        f"statements about `{subject.image}` cannot be signed\n{listed}", hint="nothing was signed; make them again"
+    )
+
+
+def _look(subject: Subject, registry: Registry) -> _Image:
+    manifest, config = registry.manifest(subject.pinned), registry.config(subject.pinned)
+    tag = registry.resolve(subject.pinned.repository.tag(subject.expected.tag))
+    return _Image(subject=subject, manifest=manifest, config=config, tag=tag)
+
+
+def _general(kind: str, record: Statable, image: _Image, desk: Desk) -> Iterator[str]:
+    """What must hold of every statement."""
+    if record.subject != str(image.subject.pinned):
+        yield f"is about `{record.subject}`"
+    if _kind(record) != kind:
+        yield f"is a statement `{_kind(record)}`"
+    if record.finished > desk.now() + AHEAD:
+        yield f"is dated {record.finished.isoformat()}, which is ahead of this machine's clock"
+    if isinstance(record, Bom):
+        return
+    if record.image != image.subject.image or image.config.labels.get(names.LABEL_IMAGE) != record.image:
+        yield f"is about the image `{record.image}`, and the candidate is `{image.config.labels.get(names.LABEL_IMAGE)}`"
+    if desk.run is not None and record.run != desk.run:
+        yield f"is of the run `{record.run}`, not of `{desk.run}`"
+
+
+def _particular(record: Statable, image: _Image) -> Iterator[str]:
+    """What must hold of a statement of its kind."""
+    expected = image.subject.expected
+    if isinstance(record, Built):
+        yield from _built(record, image)
+    if isinstance(record, Tested):
+        suite = expected.lanes.get(record.lane)
+        if suite is None or record.suite != suite.hash:
+            yield "is of other checks than those of this checkout"
+        elif record.outcome is Outcome.PASSED and not set(suite.checks) <= {(one.image, one.name) for one in record.checks}:
+            yield "lacks checks that the catalog lists"
+    if isinstance(record, Findings) and record.size != image.manifest.size:
+        yield f"says that the image has {record.size} bytes, and it has {image.manifest.size}"
+
+
+def _built(record: Built, image: _Image) -> Iterator[str]:
+    expected = image.subject.expected
+    if record.input_hash != expected.input_hash or dict(record.inputs) != dict(expected.inputs):
+        yield "is of other inputs than those of this checkout"
+    if image.config.labels.get(names.LABEL_INPUT_HASH) != record.input_hash:
+        yield "names another input hash than the image's label"
+    if (record.tag, image.tag) != (expected.tag, image.subject.pinned.digest):
+        yield f"names the tag `{record.tag}`, and `{expected.tag}` is {image.tag or 'not there'}"
+    if record.size != image.manifest.size:
+        yield f"says that the image has {record.size} bytes, and it has {image.manifest.size}"
+
+
+def _attached(
+    subject: Subject, kind: str, statement: Statement, record: Statable | None, there: Sequence[Signed], desk: Desk
+) -> Signing:
+    role = _role(record, desk.roles)
+    if isinstance(record, Tested) and record.outcome is Outcome.NOT_RUN:
+        return Signing(image=subject.image, kind=kind, ended="left", text=f"did not run: {record.reason}")
+    if role is None:
+        return Signing(image=subject.image, kind=kind, ended="left", text=f"is signed by {' or '.join(sorted(role_of(record)))}")
+    if known := _known(statement, record, role, there):
+        return Signing(image=subject.image, kind=kind, ended="known", manifest=known.manifest)
+    with desk.story.task(f"signing {subject.image}: {kind}"):
+        bundle = desk.cosign.sign(_canonical(statement), desk.key(role))
+        annotations = {dsse.CONTENT_ANNOTATION: "dsse-envelope", dsse.PREDICATE_ANNOTATION: str(statement["predicateType"])}
+        entry = desk.registry.attach(subject.pinned, dsse.BUNDLE_TYPE, bundle, dsse.BUNDLE_TYPE, annotations)
+    return Signing(image=subject.image, kind=kind, ended="attached", manifest=entry.digest)
+
+
+def _role(record: Statable | None, roles: Collection[Role]) -> Role | None:
+    """The digest itself is signed as ours; `release` signs what is released, which is not done here."""
+    wanted: Collection[Role] = {"ci"} if record is None else role_of(record)
+    return next((role for role in sorted(wanted) if role in roles), None)
+
+
+def _known(statement: Statement, record: Statable | None, role: Role, there: Sequence[Signed]) -> Signed | None:
+    """The same statement, signed in the same role already."""
+    told = None if record is None else record.model_dump(mode="json")
+    for one in there:
+        same = one.predicate_type == statement["predicateType"] and one.subject == statements.subject_digest(statement)
+        if same and role in one.key.roles and (None if one.record is None else one.record.model_dump(mode="json")) == told:
+            return one
+    return None
+
+
+def _publics(desk: Desk) -> Keys:
+    """The public halves of our keys; one key may have several roles."""
+    roles: dict[bytes, set[Role]] = {}
+    for role in sorted(desk.roles):
+        roles.setdefault(desk.cosign.public(desk.key(role)), set()).add(role)
+    return [(Key(name=" ".join(sorted(mine)), roles=frozenset(mine)), dsse.public_key(pem)) for pem, mine in roles.items()]
+
+
+def _signature(pinned: Pinned) -> Statement:
+    """What `cosign sign` writes about a digest: its name is left out, so that the signature goes with the image."""
+    return {
+        "_type": statements.STATEMENT_TYPES[0],
+        "subject": [{"digest": {"sha256": pinned.digest.hex}}],
+        "predicateType": SIGNATURE,
+        "predicate": {},
+    }
+
+
+def _canonical(statement: Mapping[str, Any]) -> bytes:
+    return json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _kind(record: Statable) -> str:
+    return f"tested-{record.lane}" if isinstance(record, Tested) else type(record).__name__.lower()

@@ -1,0 +1,192 @@
+"""`sign` and `verify`: what is known of an image becomes signed statements, and they a verdict."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline import context, names, plan
+from pipeline.call import Call, print_json, ready_for, summarise
+from pipeline.catalog import Catalog
+from pipeline.errors import InputError, PromotionRefused
+from pipeline.inputs import InputHash
+from pipeline.oci import Pinned, parse_reference
+from pipeline.survey import survey
+from pipeline.verbs.candidates import existing
+
+if TYPE_CHECKING:
+    from pipeline.cosign import Cosign, PrivateKey
+    from pipeline.evidence import Evidence, Role
+    from pipeline.policies import Loaded
+    from pipeline.policy import Allowed, Expected, Refused
+
+
+def sign_verb(call: Call) -> int:
+    """Check, sign and attach what is known of candidates."""
+    from pipeline import keys, report
+    from pipeline import sign as stage
+
+    catalog = context.load(call.settings)
+    plan.selected(catalog, call.images)
+    cosign, loopback = _cosign(call, catalog), catalog.candidate_repository.loopback
+
+    def key(role: "Role") -> "PrivateKey":
+        given = {each: call.environment.get(variable, "") for each, variable in names.ENV_KEY.items()}
+        return keys.private(
+            role, given, cache=call.settings.cache, loopback=loopback, cosign=cosign, environment=call.environment
+        )
+
+    desk = stage.Desk(
+        settings=call.settings,
+        registry=call.registry,
+        cosign=cosign,
+        key=key,
+        roles=tuple(call.arguments.role or ("ci", "gpu")),
+        now=call.now,
+        story=call.console,
+        run=call.arguments.run,
+    )
+    found = survey(call.settings, catalog, call.registry, call.images, story=call.console)
+    steps = existing(found, call.images or list(catalog.images))
+    subjects = [
+        stage.Subject(
+            image=step.image,
+            pinned=_pinned(catalog, step),
+            expected=_expected(call, catalog, step.image, found.hashes),
+        )
+        for step in steps
+    ]
+    signings = stage.sign(subjects, desk)
+    if call.arguments.json:
+        print_json(report.signings_json(signings))
+    call.console.show(report.signings_table(signings))
+    return 0
+
+
+def verify_verb(call: Call) -> int:
+    """Say what is proved of images; with a policy, whether they may be released (exit 7 when not)."""
+    from pipeline import report
+
+    if call.arguments.keys:
+        return _verify_alone(call)
+    catalog = context.load(call.settings)
+    cosign = _cosign(call, catalog)
+    loaded = _policy(call, catalog, cosign)
+    subjects = _subjects(call, catalog)
+    hashes = context.hashes(call.settings, catalog, [image for image, _ in subjects])
+    decisions = [_decided(call, catalog, image, pinned, loaded, hashes) for image, pinned in subjects]
+    if call.arguments.json:
+        print_json(report.decisions_json([decision for decision, _ in decisions]))
+    for decision, evidence in decisions:
+        call.console.show(report.decision_table(decision, evidence))
+        summarise(call, report.decision_markdown(decision, evidence))
+    refused = [decision for decision, _ in decisions if not _allowed(decision)]
+    return PromotionRefused.exit_code if refused else 0
+
+
+def _verify_alone(call: Call) -> int:
+    """Evidence from references and a folder of keys alone: no catalog, and so no verdict."""
+    from pipeline import keys, report
+    from pipeline.gather import gather
+
+    if not call.images:
+        raise InputError("`--keys` wants references to verify", hint="`verify REGISTRY/REPOSITORY@sha256:… --keys DIR`")
+    ring = keys.in_folder(call.arguments.keys)
+    evidence = [gather(_resolved(call, text), ring, call.registry, now=call.now()) for text in call.images]
+    if call.arguments.json:
+        print_json(report.evidence_json(evidence))
+    for one in evidence:
+        call.console.show(report.evidence_table(one))
+    return 0 if all(one.signatures and one.counted for one in evidence) else PromotionRefused.exit_code
+
+
+def _decided(
+    call: Call, catalog: Catalog, image: str, pinned: Pinned, loaded: "Loaded", hashes: Mapping[str, InputHash]
+) -> "tuple[Allowed | Refused, Evidence]":
+    from pipeline.gather import gather
+    from pipeline.policy import Case, decide
+
+    now = call.now()
+    evidence = gather(pinned, loaded.keys, call.registry, now=now)
+    case = Case(
+        image=image,
+        evidence=evidence,
+        expected=_expected(call, catalog, image, hashes),
+        now=now,
+        registry_loopback=pinned.repository.loopback,
+        checkout=loaded.checkout,
+        exceptions=loaded.exceptions,
+    )
+    return decide(loaded.policy, case), evidence
+
+
+def _allowed(decision: "Allowed | Refused") -> bool:
+    from pipeline.policy import Allowed
+
+    return isinstance(decision, Allowed)
+
+
+def _policy(call: Call, catalog: Catalog, cosign: "Cosign") -> "Loaded":
+    """The policy that was named; else the local one for candidates on loopback, and the release policy for all others."""
+    from pipeline import policies
+
+    chosen = call.arguments.policy or call.environment.get(names.ENV_POLICY)
+    usual = "local.yaml" if catalog.candidate_repository.loopback else "release.yaml"
+    path = Path(chosen) if chosen else call.settings.root / "policies" / usual
+    return policies.load(
+        path,
+        pinned=call.environment.get(names.ENV_POLICY_DIGEST) or None,
+        cache=call.settings.cache,
+        cosign=cosign,
+        run=call.run,
+        environment=call.environment,
+    )
+
+
+def _expected(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Expected":
+    from pipeline.check import expected
+
+    return expected(catalog, image, hashes[image], call.settings.images)
+
+
+def _subjects(call: Call, catalog: Catalog) -> Sequence[tuple[str, Pinned]]:
+    """Names mean the candidates of this checkout; references whatever they name, as the image that its label says."""
+    texts = call.images or [name for name, image in catalog.images.items() if image.release]
+    chosen = [text for text in texts if text in catalog.images]
+    found = survey(call.settings, catalog, call.registry, chosen, story=call.console) if chosen else None
+    steps = {step.image: step for step in existing(found, chosen)} if found else {}
+    return [(text, _pinned(catalog, steps[text])) if text in steps else _named(call, catalog, text) for text in texts]
+
+
+def _named(call: Call, catalog: Catalog, text: str) -> tuple[str, Pinned]:
+    if "/" not in text:
+        plan.require(catalog, text)
+    pinned = _resolved(call, text)
+    image = call.registry.config(pinned).labels.get(names.LABEL_IMAGE, "")
+    if image not in catalog.images:
+        raise InputError(
+            f"`{text}` is no image of this catalog: its label says `{image or 'nothing'}`",
+            hint="`verify REFERENCE --keys DIR` shows the evidence without a catalog",
+        )
+    return image, pinned
+
+
+def _resolved(call: Call, text: str) -> Pinned:
+    reference = parse_reference(text)
+    if isinstance(reference, Pinned):
+        return reference
+    digest = call.registry.resolve(reference)
+    if digest is None:
+        raise InputError(f"there is no `{reference}`", hint="name it by its digest, or by a tag that its repository has")
+    return reference.repository.at(digest)
+
+
+def _pinned(catalog: Catalog, step: plan.Step) -> Pinned:
+    assert step.digest is not None
+    return catalog.candidate_repository.at(step.digest)
+
+
+def _cosign(call: Call, catalog: Catalog) -> "Cosign":
+    from pipeline.cosign import Cosign
+
+    ready = ready_for(call, catalog, "registry", "cosign")
+    return Cosign(path=ready.tools["cosign"].path, run=call.run)
