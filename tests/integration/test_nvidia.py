@@ -27,13 +27,8 @@ def look(folder: Path, script: str = "") -> Host:
     if script:
         (folder / "nvidia-smi").write_text(script, encoding="utf-8")
         (folder / "nvidia-smi").chmod(0o755)
-    path = f"{folder}:/bin" if script else str(folder)
-    run = Runner({**os.environ, "PATH": path})
-    before, os.environ["PATH"] = os.environ["PATH"], path
-    try:
-        return nvidia.examine(ask=nvidia.asking(run), driver="525.105.17", host="node7")
-    finally:
-        os.environ["PATH"] = before
+    run = Runner({**os.environ, "PATH": f"{folder}:/bin" if script else str(folder)})
+    return nvidia.examine(ask=nvidia.asking(run), driver="525.105.17", host="node7")
 
 
 def test_a_machine_is_read_through_the_real_program_runner(tmp_path: Path) -> None:
@@ -54,7 +49,8 @@ def test_an_nvidia_smi_that_hangs_and_ignores_signals_is_ended(tmp_path: Path, m
 
 
 def test_a_mismatch_is_named_with_its_remedy(tmp_path: Path) -> None:
-    script = "#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'\necho 'NVML library version: 550.144'\nexit 18\n"
+    said = "Failed to initialize NVML: Driver/library version mismatch\nNVML library version: 550.144"
+    script = f"#!/bin/sh\necho '{said}'\nexit 18\n"
     host = look(tmp_path, script)
     assert host.gpus == ()
     assert "Driver/library version mismatch NVML library version: 550.144" in host.troubles[0].text
