@@ -1,5 +1,6 @@
-"""The only OCI HTTP: read manifests and blobs by digest, list tags and referrers, create tags, attach. Never moves a tag.
+"""The only OCI HTTP: read manifests and blobs by digest, list tags and referrers, create tags, attach to images.
 
+No tag of an image is moved, unless by `put_manifest`, which says so.
 Protocol: OCI distribution specification 1.1. What arrives is hashed before it is believed, and a manifest's bytes are
 never written anew. A 404 means "not there" only when the registry says so in its own error format: an error page of
 something in between is an error. Errors: `RegistryRefused` for rights and certificates, `NotThere` and `TooLarge` for

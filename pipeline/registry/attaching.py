@@ -102,8 +102,11 @@ def _holds(wire: Wire, pinned: Pinned, entry: Descriptor, artifact_type: str, la
         return False
     try:
         content, _ = reading.pinned_manifest(wire, pinned.repository.at(entry.digest))
-        manifest = Manifest.parse(content)
     except (NotThere, TooLarge):
+        return False
+    try:
+        manifest = Manifest.parse(content)
+    except ToolFailed:
         return False
     layers = tuple(each.digest for each in manifest.layers)
     return (manifest.artifact_type, manifest.subject, layers) == (artifact_type, pinned.digest, (layer,))
@@ -141,9 +144,9 @@ def _see_listed(wire: Wire, pinned: Pinned, entry: Descriptor) -> None:
 
 @contextmanager
 def _turn(pinned: Pinned, locks: Path) -> Iterator[None]:
-    """Among all of this machine that attach something to one image, one at a time."""
+    """Among all of this machine that attach something to one image (or one of the same lock, of 256), one at a time."""
     locks.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(locks / f"attach-{Digest.of(str(pinned).encode()).hex}.lock")
+    lock = FileLock(locks / f"attach-{pinned.digest.hex[:2]}.lock")
     try:
         lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.02)
     except Timeout as error:

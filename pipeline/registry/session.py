@@ -18,6 +18,7 @@ CONNECT_SECONDS, READ_SECONDS = 5, 60
 PATIENCE = 60
 """Seconds that a `Retry-After` may ask for; more is told to the user instead."""
 
+_USUAL = {"https": ":443", "http": ":80"}
 _SERVED_AT = {DOCKER_HUB: f"registry-1.{DOCKER_HUB}"}
 
 
@@ -96,9 +97,10 @@ def base(host: str) -> str:
 
 
 def origin(url: str) -> tuple[str, str]:
-    """What two addresses share when they are one server's."""
+    """What two addresses share when they are one server's: scheme, and host with port where that is not the usual one."""
     parts = urlsplit(url)
-    return parts.scheme, parts.netloc
+    host = parts.netloc.rpartition("@")[2].lower()
+    return parts.scheme, host.removesuffix(_USUAL.get(parts.scheme, ""))
 
 
 def refuse_downgrade(before: str, after: str) -> None:

@@ -214,11 +214,13 @@ def test_a_blob_that_is_not_there_is_told_apart(server: FakeRegistry, client: Re
 
 def test_junk_among_the_referrers_does_not_hinder_attaching(server: FakeRegistry, client: Registry) -> None:
     image = server.put_image(server.repository())
-    server.put_manifest(image.repository, index_of(entry(1), {**entry(2), "mediaType": OCI_INDEX}), stand_in(image))
+    odd = server.put_manifest(image.repository, {"layers": "none"}).digest
+    junk = (entry(1), {**entry(2), "mediaType": OCI_INDEX}, {**entry(3), "digest": str(odd)})
+    server.put_manifest(image.repository, index_of(*junk), stand_in(image))
     server.put_blob(b"evidence")
     attached = client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
     assert attached in client.referrers(image)
-    assert len(client.referrers(image)) == 3
+    assert len(client.referrers(image)) == 4
 
 
 def test_others_entries_stay_byte_for_byte(server: FakeRegistry, client: Registry) -> None:

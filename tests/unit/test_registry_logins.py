@@ -306,6 +306,16 @@ def test_a_token_service_is_chosen_before_basic() -> None:
     assert choose("Negotiate") is None
 
 
+def test_a_port_that_goes_without_saying_makes_no_other_server() -> None:
+    assert session.origin("https://Harbor.example.com:443/x") == session.origin("https://harbor.example.com/y")
+    assert session.origin("https://harbor.example.com:80/x") != session.origin("http://harbor.example.com/x")
+    assert session.origin("https://harbor.example.com@evil.example.com/") == ("https", "evil.example.com")
+
+
+def test_a_certificate_that_is_not_trusted_is_not_asked_for_again() -> None:
+    assert session.RETRIES.other == 0
+
+
 def test_docker_hub_is_served_elsewhere() -> None:
     assert session.base("docker.io") == "https://registry-1.docker.io"
 
