@@ -2,7 +2,7 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -12,8 +12,8 @@ CHUNK = 2**16
 class Line:
     """What goes between the two sockets; `cut` ends all of it, and nobody listens from then on."""
 
-    def __init__(self, listener: socket.socket, target: str) -> None:
-        self._listener, self._target, self._open = listener, target, [listener]
+    def __init__(self, listener: socket.socket, target: str, lost: Sequence[bytes]) -> None:
+        self._listener, self._target, self._open, self._lost = listener, target, [listener], lost
 
     def cut(self) -> None:
         for each in self._open:
@@ -27,17 +27,17 @@ class Line:
                 near, far = self._listener.accept()[0], socket.socket(socket.AF_UNIX)
                 far.connect(self._target)
                 self._open += [near, far]
-                for ends in ((near, far), (far, near)):
+                for ends in ((near, far, self._lost), (far, near, ())):
                     threading.Thread(target=_pump, args=ends, daemon=True).start()
 
 
 @contextmanager
-def forwarded(target: str, at: Path) -> Iterator[Line]:
-    """Serve the Unix socket `target` a second time at the path `at`."""
+def forwarded(target: str, at: Path, lost: Sequence[bytes] = ()) -> Iterator[Line]:
+    """Serve the Unix socket `target` a second time at the path `at`; requests that name one of `lost` never get there."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(at))
         listener.listen()
-        line = Line(listener, target)
+        line = Line(listener, target, lost)
         thread = threading.Thread(target=line.serve, daemon=True)
         thread.start()
         try:
@@ -47,8 +47,9 @@ def forwarded(target: str, at: Path) -> Iterator[Line]:
             thread.join()
 
 
-def _pump(source: socket.socket, sink: socket.socket) -> None:
+def _pump(source: socket.socket, sink: socket.socket, lost: Sequence[bytes]) -> None:
     with suppress(OSError):
         while data := source.recv(CHUNK):
-            sink.sendall(data)
+            if not any(words in data.partition(b"\r\n")[0] for words in lost):
+                sink.sendall(data)
         sink.shutdown(socket.SHUT_WR)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import names
-from pipeline.engine import Engine, Gpus, Spec, connect, container, ensure
+from pipeline.engine import Engine, Gpus, Spec, connect, container, containers, ensure
 from pipeline.engine.connection import inspect
 from pipeline.engine.containers import NO_GPU, REFUSALS
 from pipeline.errors import Interrupted, Temporary, ToolFailed, ToolUnfit
@@ -21,9 +21,11 @@ from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.story import Silent
 from tests.fakes import FakeRegistry, fake_registry
+from tests.integration.forward import forwarded
 from tests.integration.images import layer, push, python_image
 
 RUN = "integration"
+SOCKET = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 
 
 class Told(Silent):
@@ -69,11 +71,11 @@ def ours(engine: Engine) -> list[str]:
     return [name for each in found for name in each["Names"]]
 
 
-def run_code(engine: Engine, image: str, code: str, **wanted: object) -> tuple[int, str]:
+def run_code(engine: Engine, image: str, code: str, deadline: float = 30, **wanted: object) -> tuple[int, str]:
     spec = Spec(image=image, command=("python3", "-c", code), **wanted)  # type: ignore[arg-type]
     with container(spec, engine=engine, story=Silent(), title="test") as made:
         made.start()
-        return made.wait(30).code, made.log()
+        return made.wait(deadline).code, made.log()
 
 
 def test_an_image_in_zstd_arrives_under_its_own_digest(engine: Engine, registry: FakeRegistry, tmp_path: Path) -> None:
@@ -186,6 +188,21 @@ def test_one_that_hangs_and_ignores_signals_is_killed_at_its_deadline(engine: En
     assert (ended.timed_out, ended.code) == (True, 137)
     assert ended.seconds < 20
     assert ours(engine) == []
+
+
+def test_one_that_even_sigkill_does_not_end_is_given_up_with_a_remedy(
+    engine: Engine, python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a process that hangs in the kernel: the engine neither answers to what should end it, nor ends it."""
+    monkeypatch.setattr(containers, "DYING", 1.0)
+    with forwarded(SOCKET, tmp_path / "docker.sock", lost=(b"/kill", b"DELETE ")):
+        deaf = connect({**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/docker.sock"}, run=RUN)
+        with pytest.raises(Temporary, match="was killed and does not end") as error:
+            run_code(deaf, python, "import time; time.sleep(600)", deadline=1)
+        deaf.close()
+    assert "reboot" in error.value.hint
+    (left,) = ours(engine)
+    engine.client.remove_container(left, force=True, v=True)
 
 
 def test_one_that_floods_its_output_is_read_to_a_bound(engine: Engine, python: str) -> None:
