@@ -24,8 +24,9 @@ TRIES = 10
 """How often an entry is added anew, or looked for in the registry's own list."""
 PAUSE = 0.2
 """Seconds between two looks at a list that does not show the entry yet."""
-SETTLE = 1.0
-"""Seconds after which a list that other machines may write is looked at again: longer than a read and a write take."""
+SETTLE, SETTLE_HERE = 1.0, 0.3
+"""Seconds after which a list that others may write too is looked at again: longer than they need from reading it to writing it.
+Those of this machine, who are alone with a registry on loopback, wait for each other besides."""
 LOCK_SECONDS = 300
 
 
@@ -58,24 +59,19 @@ def attach(
     if answer.headers.get("OCI-Subject") or referrers.from_registry(wire, pinned) is not None:
         _see_listed(wire, pinned, entry)
     else:
-        with _turn(pinned, locks):
-            enter(wire, pinned, entry, settle=0 if pinned.repository.loopback else SETTLE)
+        enter(wire, pinned, entry, locks, settle=SETTLE_HERE if pinned.repository.loopback else SETTLE)
     return entry
 
 
-def enter(wire: Wire, pinned: Pinned, entry: Descriptor, *, settle: float) -> None:
-    """Add the entry to the tag that stands in for the registry's list, until it stays there for `settle` seconds."""
-    stood = False
+def enter(wire: Wire, pinned: Pinned, entry: Descriptor, locks: Path, *, settle: float) -> None:
+    """Add the entry to the tag that stands in for the registry's list, until it is still there after `settle` seconds."""
     for _ in range(TRIES):
-        content = referrers.tag_content(wire, pinned)
-        if entry.digest in {each.digest for each in referrers.entries(content, pinned)}:
-            if stood or not settle:
+        with _turn(pinned, locks):
+            content = referrers.tag_content(wire, pinned)
+            if entry.digest in {each.digest for each in referrers.entries(content, pinned)}:
                 return
-            stood = True
-            time.sleep(settle)
-            continue
-        stood = False
-        _replace(wire, pinned, with_entry(content, entry))
+            _replace(wire, pinned, with_entry(content, entry))
+        time.sleep(settle)
     raise Temporary(
         f"`{referrers.stand_in(pinned)}` lost the entry of `{entry.digest}` {TRIES} times: others write it at the same time",
         hint="run the same command again; what is attached already is not attached twice",

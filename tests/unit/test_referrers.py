@@ -21,6 +21,7 @@ NOTES = {"org.opencontainers.image.created": "2026-01-01T00:00:00Z", "dev.sigsto
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     monkeypatch.setattr(session, "RETRIES", session.RETRIES.new(backoff_factor=0))
     monkeypatch.setattr(attaching, "PAUSE", 0)
+    monkeypatch.setattr(attaching, "SETTLE_HERE", 0)
     with fake_registry() as running:
         yield running
 
@@ -271,7 +272,7 @@ def test_an_entry_that_was_lost_is_added_anew(server: FakeRegistry, client: Regi
 
 
 def test_a_list_that_others_write_is_looked_at_twice(
-    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     image = server.put_image(server.repository())
     ours = Descriptor(OCI_MANIFEST, Digest.of(b"ours"), 1, {}, BUNDLE)
@@ -283,7 +284,7 @@ def test_a_list_that_others_write_is_looked_at_twice(
             server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
 
     monkeypatch.setattr("pipeline.registry.attaching.time.sleep", another_writes)
-    attaching.enter(client._wire, image, ours, settle=1.0)
+    attaching.enter(client._wire, image, ours, tmp_path, settle=1.0)
     assert {each.digest for each in client.referrers(image)} == {ours.digest, Digest(entry(1)["digest"])}
     assert waited == [1.0, 1.0]
 
