@@ -1,5 +1,6 @@
 """Running `service_*.py` outside: pytest in a process of its own, with a fixture that starts the image as users do."""
 
+import os
 import secrets
 import sys
 import tarfile
@@ -45,6 +46,7 @@ def run_outside(
             **environment(suite, nonce=nonce, result=str(result), limits=limits, given=given or Given()),
             "PIPELINE_IMAGE": image,
             "PIPELINE_RUN": run_id,
+            "PIPELINE_FOLDERS": os.pathsep.join(str(folder / "suite" / image) for image in suite.folders),
         }
         argv = (sys.executable, "-m", "pytest", *PLUGINS, *pytest_arguments(listed, name, select))
         ending = _run(argv, told, run=run, log=log, limits=limits)

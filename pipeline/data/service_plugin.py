@@ -9,6 +9,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -19,6 +20,11 @@ from pipeline.engine import Container, Engine, Gpus, Spec, connect, container
 from pipeline.story import Silent
 
 Start = Callable[..., Container]
+
+
+def pytest_configure() -> None:
+    """Let checks import files beside them; what is installed here comes first."""
+    sys.path.extend(folder for folder in os.environ["PIPELINE_FOLDERS"].split(os.pathsep) if folder)
 
 
 @pytest.fixture

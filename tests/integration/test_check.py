@@ -287,7 +287,8 @@ def test_it_serves(start):
 def test_it_ends(start, lane):
     assert start("python3", "-c", "raise SystemExit(3)").wait(30).code == 3
 """
-    tested = run(bench, python, {"child/service_web.py": code})
+    files = {"child/service_web.py": f"import beside\nassert beside.HERE\n{code}", "child/beside.py": "HERE = True"}
+    tested = run(bench, python, files)
     assert tested.outcome is Outcome.PASSED, tested
     assert [check.name for check in tested.checks] == ["web", "web::test_it_serves", "web::test_it_ends"]
 

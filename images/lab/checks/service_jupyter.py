@@ -5,6 +5,7 @@ import re
 import uuid
 
 import pytest
+import reach
 import websocket
 
 TOKEN = "a-token-of-this-check"
@@ -13,13 +14,19 @@ CELL = "import sys, torch; print(sys.prefix, int(torch.ones(3) @ torch.ones(3)))
 REFUSED = 403
 
 
+@pytest.fixture
+def browser():
+    with reach.browser() as session:
+        yield session
+
+
 def header(token):
     return {"Authorization": f"token {token}"}
 
 
 @pytest.mark.parametrize("token", [None, "", "another"], ids=["none", "empty", "another"])
-def test_whoever_lacks_the_token_is_refused(token, notebooks, browser):
-    _, url = notebooks(environment={"JUPYTER_TOKEN": TOKEN})
+def test_whoever_lacks_the_token_is_refused(token, start, browser):
+    _, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN})
     kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
     wrong = {} if token is None else header(token)
     for method, path in (
@@ -35,8 +42,8 @@ def test_whoever_lacks_the_token_is_refused(token, notebooks, browser):
     assert error.value.status_code == REFUSED
 
 
-def test_a_kernel_runs_a_cell_and_a_terminal_opens(notebooks, browser):
-    _, url = notebooks(environment={"JUPYTER_TOKEN": TOKEN}, user="12345:0")
+def test_a_kernel_runs_a_cell_and_a_terminal_opens(start, browser):
+    _, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN}, user="12345:0")
     started = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60)
     assert started.status_code == 201, started.text
     assert result_of(CELL, url, started.json()["id"]).split() == ["/opt/venv", "3"]
@@ -45,30 +52,33 @@ def test_a_kernel_runs_a_cell_and_a_terminal_opens(notebooks, browser):
 
 
 @pytest.mark.parametrize("environment", [{}, {"JUPYTER_TOKEN": ""}], ids=["none-given", "empty"])
-def test_a_token_is_made_and_printed_once(environment, notebooks, until, browser):
-    made, url = notebooks(environment=environment)
-    (token,) = until(lambda: MADE.findall(made.log()), "no token is printed")
+def test_a_token_is_made_and_printed_once(environment, start, browser):
+    made, url = reach.notebooks(start, environment=environment)
+    (token,) = reach.until(lambda: MADE.findall(made.log()), "no token is printed")
     assert f"http://localhost:8888/lab?token={token}" in made.log()
     assert made.log().count(token) == 1
     assert browser.get(f"{url}/api/kernels", headers=header(token), timeout=30).status_code == 200
     assert browser.get(f"{url}/api/kernels", headers=header(""), timeout=30).status_code == REFUSED
 
 
-def test_each_container_makes_a_token_of_its_own(notebooks, until):
-    tokens = [until(lambda made=made: MADE.findall(made.log()), "no token is printed") for made, _ in (notebooks(), notebooks())]
+def test_each_container_makes_a_token_of_its_own(start):
+    tokens = [
+        reach.until(lambda made=made: MADE.findall(made.log()), "no token is printed")
+        for made, _ in (reach.notebooks(start), reach.notebooks(start))
+    ]
     assert tokens[0] != tokens[1]
 
 
-def test_a_token_that_was_given_is_shown_nowhere(notebooks, until, browser):
-    made, url = notebooks(environment={"JUPYTER_TOKEN": TOKEN, "PORT_8888": "9999"})
-    until(lambda: "http://localhost:9999/lab" in made.log(), "no address is printed")
+def test_a_token_that_was_given_is_shown_nowhere(start, browser):
+    made, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN, "PORT_8888": "9999"})
+    reach.until(lambda: "http://localhost:9999/lab" in made.log(), "no address is printed")
     kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
     assert TOKEN not in made.log()
     assert TOKEN not in arguments(made)
     assert TOKEN not in result_of("import os; print(dict(os.environ))", url, kernel)
 
 
-def test_a_home_that_wants_no_token_is_refused(start, until):
+def test_a_home_that_wants_no_token_is_refused(start):
     settings = (
         "mkdir -p ~/.jupyter && echo 'c.IdentityProvider.token = \"\"' >~/.jupyter/jupyter_server_config.py && exec lab jupyter"
     )

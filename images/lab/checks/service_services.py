@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import reach
 
 TOKEN = "a-token-of-this-check"
 LISTENS = "0A"
@@ -11,13 +12,13 @@ STOPS_WITHIN = 5
 
 
 @pytest.fixture
-def running(start, until, keys):
+def running(start):
     """Start services, and return the container when all that was asked for answers."""
 
     def begin(*names, with_key=True, **wanted):
-        given = {"AUTHORIZED_KEYS": keys[0][1] if with_key else "", "JUPYTER_TOKEN": TOKEN}
+        given = {"AUTHORIZED_KEYS": reach.two_keys(start)[0][1] if with_key else "", "JUPYTER_TOKEN": TOKEN}
         made = start(*(("lab", *names) if names else ()), environment=given, **wanted)
-        until(lambda: is_healthy(made), "not all that was asked for answers")
+        reach.until(lambda: is_healthy(made), "not all that was asked for answers")
         return made
 
     return begin

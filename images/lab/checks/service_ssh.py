@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import reach
 
 VARIABLES = ("VIRTUAL_ENV", "PIP_CONSTRAINT", "UV_CONSTRAINT", "HF_HOME", "NVIDIA_DRIVER_CAPABILITIES")
 FOUND = "command -v python; bash -lc 'command -v python'; whoami; echo ~"
@@ -11,65 +12,72 @@ ONLY_KEYS = "Permission denied (publickey)."
 """What OpenSSH's client says when the server offers no other way."""
 
 
+@pytest.fixture
+def keys(start):
+    return reach.two_keys(start)
+
+
 @pytest.mark.parametrize("user", ["", "12345:0"], ids=["image", "uid"])
-def test_a_key_opens_a_session_that_finds_the_image_s_python(user, keys, shells, ssh):
+def test_a_key_opens_a_session_that_finds_the_image_s_python(user, keys, start):
     (private, public), _ = keys
-    made = shells(public, user=user, read_only=True, tmpfs={"/tmp": ""}, volumes=["/home/user"])
-    code, said = ssh(made, private, FOUND)
+    made = reach.shells(start, public, user=user, read_only=True, tmpfs={"/tmp": ""}, volumes=["/home/user"])
+    code, said = reach.ssh(made, private, FOUND)
     assert (code, said.split()) == (0, ["/opt/venv/bin/python", "/opt/venv/bin/python", "user", "/home/user"])
-    assert variables(ssh(made, private, "env")[1]) == variables(made.execute(["env"])[1])
+    assert variables(reach.ssh(made, private, "env")[1]) == variables(made.execute(["env"])[1])
     assert made.execute(["stat", "-c", "%a", KEY]) == (0, "600\n")
 
 
-def test_each_key_that_was_given_opens_a_session(keys, shells, ssh):
-    made = shells("# mine", *(public for _, public in keys))
-    assert [ssh(made, private, "echo", "in") for private, _ in keys] == [(0, "in\n")] * 2
+def test_each_key_that_was_given_opens_a_session(keys, start):
+    made = reach.shells(start, "# mine", *(public for _, public in keys))
+    assert [reach.ssh(made, private, "echo", "in") for private, _ in keys] == [(0, "in\n")] * 2
 
 
-def test_keys_of_the_home_open_a_session(keys, shells, ssh):
+def test_keys_of_the_home_open_a_session(keys, start):
     (private, public), _ = keys
     prepare = f"mkdir -m 700 ~/.ssh && echo '{public}' >~/.ssh/authorized_keys && exec lab ssh"
-    made = shells(command=("sh", "-c", prepare))
-    assert ssh(made, private, "echo", "in") == (0, "in\n")
+    made = reach.shells(start, command=("sh", "-c", prepare))
+    assert reach.ssh(made, private, "echo", "in") == (0, "in\n")
 
 
-def test_another_key_a_password_and_root_are_refused(keys, shells, ssh):
+def test_another_key_a_password_and_root_are_refused(keys, start):
     (private, public), (other, _) = keys
-    made = shells(public)
-    assert ssh(made, private, "echo", "in") == (0, "in\n")
+    made = reach.shells(start, public)
+    assert reach.ssh(made, private, "echo", "in") == (0, "in\n")
     refused = [
-        ssh(made, other, "echo", "in"),
-        ssh(made, private, "echo", "in", options=["PreferredAuthentications=password,keyboard-interactive,gssapi-with-mic"]),
-        ssh(made, private, "echo", "in", user="root"),
-        ssh(made, private, "echo", "in", user="sshd"),
+        reach.ssh(made, other, "echo", "in"),
+        reach.ssh(
+            made, private, "echo", "in", options=["PreferredAuthentications=password,keyboard-interactive,gssapi-with-mic"]
+        ),
+        reach.ssh(made, private, "echo", "in", user="root"),
+        reach.ssh(made, private, "echo", "in", user="sshd"),
     ]
     assert [(code, said.rpartition(": ")[2].strip()) for code, said in refused] == [(255, ONLY_KEYS)] * 4
 
 
-def test_a_session_opens_no_port_and_brings_no_agent_and_no_display(keys, shells, ssh):
+def test_a_session_opens_no_port_and_brings_no_agent_and_no_display(keys, start):
     (private, public), _ = keys
-    made = shells(public)
-    code, _ = ssh(made, private, "true", options=["ExitOnForwardFailure=yes", "RemoteForward=9999 127.0.0.1:2222"])
+    made = reach.shells(start, public)
+    code, _ = reach.ssh(made, private, "true", options=["ExitOnForwardFailure=yes", "RemoteForward=9999 127.0.0.1:2222"])
     assert code == 255
-    code, said = ssh(made, private, "env", options=["ForwardAgent=yes", "ForwardX11=yes", "SendEnv=LC_*"])
+    code, said = reach.ssh(made, private, "env", options=["ForwardAgent=yes", "ForwardX11=yes", "SendEnv=LC_*"])
     assert code == 0
     assert not re.search("^(SSH_AUTH_SOCK|DISPLAY)=", said, re.MULTILINE)
 
 
-def test_host_keys_are_made_at_the_first_start(keys, shells, start, until):
+def test_host_keys_are_made_at_the_first_start(keys, start):
     (_, public), _ = keys
     bare = start("sleep", "60")
     code, said = bare.execute(["grep", "-rIl", "PRIVATE KEY-----", "/etc", "/home", "/root", "/usr/local", "/var"], user="0")
     assert (code, said) == (1, ""), "the image holds a private key"
-    first, second = shells(public), shells(public)
+    first, second = reach.shells(start, public), reach.shells(start, public)
     assert fingerprint(first) != fingerprint(second)
-    until(lambda: f"(host key {fingerprint(first)})" in first.log(), "the fingerprint is not printed")
+    reach.until(lambda: f"(host key {fingerprint(first)})" in first.log(), "the fingerprint is not printed")
 
 
-def test_a_file_that_sessions_write_belongs_to_whoever_started_it(keys, shells, ssh):
+def test_a_file_that_sessions_write_belongs_to_whoever_started_it(keys, start):
     (private, public), _ = keys
-    made = shells(public, user="12345:0")
-    assert ssh(made, private, "touch /workspace/mine && stat -c %u:%g /workspace/mine") == (0, "12345:0\n")
+    made = reach.shells(start, public, user="12345:0")
+    assert reach.ssh(made, private, "touch /workspace/mine && stat -c %u:%g /workspace/mine") == (0, "12345:0\n")
 
 
 @pytest.mark.parametrize(
