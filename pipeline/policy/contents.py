@@ -84,7 +84,7 @@ def unassessed(policy: Policy, case: Case) -> Iterator[Said]:
             solution = f"ask its maker, then except `{package}` in `policies/exceptions.yaml` under `rule: unassessed`"
             yield Fault(message=f"there are no advisories for `{package}`", solution=solution, finding=package)
     elif scanned.unassessed:
-        yield Remark(message=f"no advisories for {len(scanned.unassessed)} packages: {_some(scanned.unassessed)}")
+        yield Remark(message=f"without advisories ({len(scanned.unassessed)}): {_some(scanned.unassessed)}")
 
 
 def licences(policy: Policy, case: Case) -> Iterator[Said]:

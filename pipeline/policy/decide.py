@@ -10,7 +10,7 @@ from pipeline.policy.codes import CODES, Code
 from pipeline.policy.model import Policy, Waiver
 from pipeline.policy.rules import RULES
 from pipeline.policy.waivers import notes, usable, waivers
-from pipeline.statements import Decided, Ruled
+from pipeline.statements import Decided, Ruled, Tested
 
 _MADE_HERE = object()
 
@@ -40,6 +40,8 @@ class Judged:
     """Every rule, in the order of their table."""
     statements: tuple[Digest, ...]
     """The manifests that counted, signatures of the digest included, verdicts not."""
+    lanes: tuple[Tested, ...] = ()
+    """What counted of lanes with today's checks."""
     notes: tuple[str, ...] = ()
     """What a person should know besides: what did not count, exceptions that are of no use."""
 
@@ -89,6 +91,7 @@ def decide(policy: Policy, case: Case) -> Allowed | Refused:
         policy=case.checkout.policy,
         rules=ruled,
         statements=tuple(signed.manifest for signed in counted if not isinstance(signed.record, Decided)),
+        lanes=(*case.current("cpu"), *case.current("gpu")),
         notes=(*remarks, *notes(case, {one for found in used.values() for one in found})),
     )
     return Refused(**vars(judged), reasons=reasons) if reasons else Allowed(_MADE_HERE, judged=judged)

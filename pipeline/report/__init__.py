@@ -10,6 +10,7 @@ from pipeline.report.data import (
     moved_json,
     plan_json,
 )
+from pipeline.report.decisions import decision_markdown, decision_table, decisions_json
 from pipeline.report.evidence import evidence_json, evidence_table, signings_json, signings_table
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
@@ -29,6 +30,9 @@ __all__ = [
     "builds_table",
     "compatibility_json",
     "compatibility_table",
+    "decision_markdown",
+    "decision_table",
+    "decisions_json",
     "evidence_json",
     "evidence_table",
     "explanation_json",
