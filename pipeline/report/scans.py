@@ -118,8 +118,8 @@ def _weakness(one: Vulnerability) -> Sequence[str]:
 
 def _where(place: Place) -> str:
     """`usr/lib/x of pytorch`."""
-    file = place.file or "its configuration"
-    return f"`{file}` of {place.image}" if place.image else f"`{file}`"
+    file = f"`{place.file}`" if place.file else "its configuration"
+    return f"{file} of {place.image}" if place.image else file
 
 
 def _line(cells: Sequence[str]) -> str:

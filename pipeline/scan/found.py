@@ -6,11 +6,8 @@ from fnmatch import fnmatchcase
 
 from pipeline.oci import Config, Digest
 from pipeline.scan.bench import Images, Subject
-from pipeline.scan.report import OS_PACKAGES, Group, Layer, License, Package, Report, known, normal
+from pipeline.scan.report import OS_PACKAGES, THIRD_PARTY, Group, Layer, License, Package, Report, known, normal
 from pipeline.statements import Licence, Place, Secret, Vulnerability
-
-THIRD_PARTY = "third-party"
-"""What Trivy calls packages that are not the distribution's own; it has no advisories for them."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +70,10 @@ def assessed(report: Report, patterns: Sequence[str]) -> int:
 
 
 def secrets(report: Report, places: Places) -> tuple[Secret, ...]:
-    """What looks like secrets, without their text."""
+    """What looks like secrets, without their text; those of the configuration have no file."""
+    configuration = report.artifact_name
     found = {
-        Secret(rule=one.rule_id, severity=one.severity, place=places.at(_path(group.target), one.layer))
+        Secret(rule=one.rule_id, severity=one.severity, place=places.at(_path(group.target, configuration), one.layer))
         for group in report.groups
         for one in group.secrets or ()
     }
@@ -118,5 +116,6 @@ def _listing(group: Group) -> str:
     return known()[group.type].listing if group.kind == OS_PACKAGES and group.type in known() else ""
 
 
-def _path(target: str) -> str:
-    return target.removeprefix("/")
+def _path(target: str, configuration: str) -> str:
+    """The file of a target; nothing where that is the image's configuration."""
+    return "" if target == configuration else target.removeprefix("/")

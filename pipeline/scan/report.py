@@ -19,11 +19,17 @@ from pipeline.oci import Digest
 from pipeline.statements.values import Severity
 
 OS_PACKAGES = "os-pkgs"
+THIRD_PARTY = "third-party"
+"""What Trivy calls packages that are not the distribution's own; it has no advisories for them."""
 
 
 class _Read(BaseModel):
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="ignore", alias_generator=AliasGenerator(validation_alias=to_pascal)
+        frozen=True,
+        strict=True,
+        extra="ignore",
+        validate_by_name=True,
+        alias_generator=AliasGenerator(validation_alias=to_pascal),
     )
 
 
@@ -31,6 +37,12 @@ class Layer(_Read):
     """The layer of something that was found."""
 
     diff_id: str = Field(default="", validation_alias="DiffID")
+
+
+class Identifier(_Read):
+    """Names a package everywhere."""
+
+    purl: str = Field(default="", validation_alias="PURL")
 
 
 class Origin(_Read):
@@ -48,6 +60,7 @@ class Package(_Read):
     epoch: int = 0
     file_path: str = ""
     layer: Layer = Layer()
+    identifier: Identifier = Identifier()
     repository: Origin = Origin()
 
     @property
@@ -67,6 +80,7 @@ class Weakness(_Read):
     status: str = ""
     published_date: datetime | None = None
     pkg_path: str = ""
+    pkg_identifier: Identifier = Identifier()
     layer: Layer = Layer()
 
 
@@ -125,6 +139,7 @@ class Report(_Read):
 
     schema_version: Literal[2]
     trivy: Scanner
+    artifact_name: str
     artifact_type: Literal["container_image", "cyclonedx"]
     metadata: Metadata
     results: tuple[Group, ...] | None = None

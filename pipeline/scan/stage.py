@@ -3,28 +3,23 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
 from pipeline import records
-from pipeline.errors import InputError, Interrupted, PipelineError, Temporary, Terminated, ToolFailed, worst
+from pipeline.errors import Interrupted, PipelineError, Temporary, Terminated, worst
+from pipeline.scan import bom as boms
 from pipeline.scan import database, found, made
 from pipeline.scan import report as reports
 from pipeline.scan.bench import Bench, Result, Subject
 from pipeline.scan.database import Absent, Brought
 from pipeline.scan.made import Look, called
-from pipeline.scan.report import Report
 from pipeline.scan.trivy import Trivy
-from pipeline.statements import Bom, Scanned, bom_statement, findings_statement, read, scanned_statement
-
-PACKAGE_CLASSES = (reports.OS_PACKAGES, "lang-pkgs")
-PACKAGE_TYPE = "aquasecurity:trivy:PkgType"
-"""The property that Trivy gives to each package of a CycloneDX document, and to nothing else in it."""
+from pipeline.statements import Bom, Scanned, bom_statement, findings_statement, scanned_statement
 
 
 def scan(subjects: Sequence[Subject], bench: Bench) -> tuple[Result, ...]:
@@ -84,7 +79,7 @@ def _scan(subject: Subject, trivy: Trivy, brought: Brought | Absent, bench: Benc
         text = trivy.image(subject.pinned, vulnerabilities=here, log=_log(subject, bench), task=task)
         report = reports.parse(text, what)
         system = reports.prove(report, manifest.config.digest, what, locked=subject.locked)
-        bom = _bom(subject, trivy.cyclonedx(_packages(text)), report)
+        bom = boms.made(str(subject.pinned), trivy.cyclonedx(boms.packages(text)), report)
     look = Look(subject=subject, report=report, system=system, places=found.places(subject, config, bench.registry))
     result = Result(
         subject=subject,
@@ -101,9 +96,9 @@ def _rescanned(subject: Subject, bom: Bom, trivy: Trivy, brought: Brought, bench
     manifest, config = bench.registry.manifest(subject.pinned), bench.registry.config(subject.pinned)
     started, what = bench.now(), called(subject)
     with bench.story.task(f"looking through the packages of {what}"):
-        report = reports.parse(trivy.sbom(json.dumps(bom.document).encode()), what)
+        report = boms.restored(reports.parse(trivy.sbom(json.dumps(bom.document).encode()), what), bom)
         system = reports.prove(report, manifest.config.digest, what, locked=subject.locked)
-    _all_seen(report, bom, what)
+    boms.see_all(report, bom)
     look = Look(subject=subject, report=report, system=system, places=found.places(subject, config, bench.registry))
     return made.scanned(look, brought, bench, started, source="sbom")
 
@@ -119,38 +114,6 @@ def _keep(result: Result, bench: Bench) -> None:
         records.write(bench.settings, digest, "scanned", scanned_statement(result.scanned))
     else:
         records.path(bench.settings, digest, "scanned").unlink(missing_ok=True)
-
-
-def _packages(text: bytes) -> bytes:
-    """A report without what was found in its packages: a list of them says what there is, not what is wrong with it."""
-    whole: dict[str, Any] = json.loads(text)
-    groups = [group for group in whole.get("Results") or () if group["Class"] in PACKAGE_CLASSES]
-    kept = ("Target", "Class", "Type", "Packages")
-    whole["Results"] = [{key: group[key] for key in kept if key in group} for group in groups]
-    return json.dumps(whole).encode()
-
-
-def _bom(subject: Subject, text: bytes, report: Report) -> Bom:
-    try:
-        document: Mapping[str, Any] = json.loads(text)
-        bom = read(bom_statement(str(subject.pinned), document))
-    except (ValueError, InputError) as error:
-        raise ToolFailed(f"trivy's list of the packages of {called(subject)} cannot be read: {error}") from error
-    assert isinstance(bom, Bom)
-    _all_seen(report, bom, called(subject))
-    return bom
-
-
-def _all_seen(report: Report, bom: Bom, what: str) -> None:
-    """Raise `ToolFailed` unless a report and a list are of as many packages."""
-    listed = sum(any(each.get("name") == PACKAGE_TYPE for each in one.get("properties") or ()) for one in _components(bom))
-    seen = sum(1 for _ in report.packages)
-    if listed != seen:
-        raise ToolFailed(f"trivy's report about {what} is of {seen} packages, its list has {listed}")
-
-
-def _components(bom: Bom) -> Sequence[Mapping[str, Any]]:
-    return bom.document.get("components") or ()
 
 
 def _log(subject: Subject, bench: Bench) -> Path:

@@ -203,7 +203,9 @@ def test_layers_of_an_unknown_parent_are_not_put_down_to_anybody(bench: Bench, r
 
 def test_a_rescan_of_the_list_alone_finds_the_same(bench: Bench, registry: FakeRegistry) -> None:
     below = image(registry, DEBIAN)
-    app = replace(image(registry, DEBIAN, wheel("lib-a", "1.5") | wheel("vendor-blas", "12.4")), lineage=[("os", below.pinned)])
+    packages = ("shell 5.2 Debian <shell@lists.debian.org>", "vendor-driver 1.0 Vendor <cudatools@nvidia.com>")
+    top = debian(*packages) | wheel("lib-a", "1.5") | wheel("vendor-blas", "12.4")
+    app = replace(image(registry, DEBIAN, top), lineage=[("os", below.pinned)])
     first = only(scan([app], bench))
     assert first.bom is not None
     for blob in Registry().manifest(app.pinned).layers:
@@ -211,6 +213,7 @@ def test_a_rescan_of_the_list_alone_finds_the_same(bench: Bench, registry: FakeR
     second = rescan(app, first.bom, bench)
     assert first.scanned is not None
     assert second.scanned == first.scanned.model_copy(update={"source": "sbom"})
+    assert first.scanned.unassessed == ("vendor-blas 12.4", "vendor-driver 1.0")
     with pytest.raises(ToolFailed, match="not about `app`"):
         rescan(replace(app, pinned=below.pinned), first.bom, bench)
 
@@ -432,6 +435,36 @@ def test_the_real_images_by_the_command_line(stack: Stack, tmp_path: Path) -> No
         k: v for k, v in torch["scanned"].items() if k not in moments
     }
     assert second["scanned"]["source"] == "sbom"
+
+
+def test_without_a_database_the_command_line_says_so_and_fails_only_when_asked_to(stack: Stack, tmp_path: Path) -> None:
+    verb(["build", "os"], BUILDS_WITHIN)
+    environment = {**os.environ, names.ENV_DATABASE: f"{stack.candidates}/nobody:2"}
+    words = ["scan", "os", "--statements", str(tmp_path)]
+    for more, code in ((), 0), (["--require-database"], 75):
+        done = call([*words, *more], environment)
+        assert done.returncode == code
+        assert "os: vulnerabilities not assessed:" in done.stderr
+    assert {file.name for file in tmp_path.rglob("*.json")} == {"findings.json", "bom.json"}
+    (bom,) = tmp_path.rglob("bom.json")
+    text = json.loads(bom.read_text())
+    text["subject"][0]["digest"]["sha256"] = "0" * 64
+    (tmp_path / "other.json").write_text(json.dumps(text))
+    (tmp_path / "half.json").write_bytes(bom.read_bytes()[:500])
+    for name, says in (
+        ("other.json", "lists the packages of"),
+        ("half.json", "is no list of packages that we can read"),
+        (f"{bom.parent.name}/findings.json", "is another statement than a list of packages"),
+        ("absent.json", "No such file"),
+    ):
+        done = call([*words, "--from-sbom", str(tmp_path / name)], environment)
+        assert done.returncode == 2
+        assert says in done.stderr
+
+
+def call(words: Sequence[str], environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    argv = [sys.executable, "-m", "pipeline", *words]
+    return subprocess.run(argv, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=SCANS_WITHIN, check=False)
 
 
 def verb(words: Sequence[str], seconds: float, **environment: str) -> Any:

@@ -126,6 +126,17 @@ def test_what_cannot_be_a_release_line_is_refused(line: str) -> None:
     assert fault.startswith("images/catalog.yaml:1: `line` is not a release line like `2.6`")
 
 
+@pytest.mark.parametrize("pattern", ["*", "**", "a*", "-*-", "Vendor-*", "vendor *"])
+def test_a_pattern_that_takes_in_more_than_one_vendors_packages_is_refused(pattern: str) -> None:
+    (fault,) = faults({"a": folder("description: A\n")}, SHARED + f'unassessed: ["{pattern}"]\n'.encode())
+    assert fault.startswith("images/catalog.yaml:8: `unassessed[0]` is not a package's name, in which `*` may stand for any text")
+
+
+def test_packages_that_no_advisory_is_about_are_named_by_pattern() -> None:
+    catalog = catalog_text.parse(SHARED + b'unassessed: ["vendor-*"]\n', {"a": folder("description: A\n")})
+    assert catalog.unassessed == ("vendor-*",)
+
+
 def test_a_claim_that_contradicts_a_lock_is_found_in_the_image_and_in_its_children() -> None:
     parent = folder('description: A\nclaims:\n  torch: 2.6.1\n  local: 2.6.0\n  Some_Name: "1.0"\n', {
         "torch": "2.6.0", "local": "2.6.0+cu124", "some-name": "1.0",

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,20 @@ def test_a_folder_without_a_catalog_is_exit_2_and_says_where_it_looked(
 def test_an_unknown_image_is_exit_2_with_the_nearest_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["plan", "npl", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path)}) == 2
     assert "hint: did you mean `nlp`?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("environment", "says"),
+    [
+        ({"PIPELINE_TRIVY_DB": "mirror:5000/trivy-db"}, "hint: `mirror:5000/trivy-db:2`, the schema of the database"),
+        ({"PIPELINE_TRIVY_DB_LEAST": "100 MB"}, "`PIPELINE_TRIVY_DB_LEAST` is no number of bytes: `100 MB`"),
+    ],
+)
+def test_a_database_that_is_not_fully_named_is_exit_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, environment: Mapping[str, str], says: str
+) -> None:
+    assert main(["scan", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path), **environment}) == 2
+    assert says in capsys.readouterr().err
 
 
 def test_the_catalog_is_found_from_a_folder_below(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
