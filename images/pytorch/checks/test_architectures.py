@@ -1,10 +1,11 @@
-"""Which GPUs the binaries have machine code for: what torch says, and what lies in its libraries. Needs no GPU."""
+"""Which GPUs the binaries have machine code for: what torch says, what lies in its libraries, and whether it does here."""
 
 import mmap
 import re
 import struct
 from pathlib import Path
 
+import pytest
 import torch
 
 LIBRARIES = Path(torch.__file__).parent / "lib"
@@ -21,6 +22,18 @@ def test_the_library_holds_machine_code_for_each_architecture(claims, measure):
     found = architectures(LIBRARIES / "libtorch_cuda.so")
     measure("architectures", " ".join(sorted(found)))
     agree(found, claims)
+
+
+@pytest.mark.gpus(1)
+def test_there_is_machine_code_for_every_gpu_of_this_lane(gpus):
+    built = [tuple(map(int, re.fullmatch(r"sm_(\d+)(\d)", one).groups())) for one in torch._C._cuda_getArchFlags().split()]
+    faults = [
+        f"no machine code for {gpu['name']} of compute capability {major}.{minor}"
+        for gpu in gpus
+        for major, minor in [gpu["capability"]]
+        if not any(one == major and other <= minor for one, other in built)
+    ]
+    assert not faults, faults
 
 
 def agree(found, claims):
