@@ -11,6 +11,7 @@ from pipeline.statements import Outcome
 
 NO_DRIVER = "no NVIDIA driver on this machine"
 NO_GPU = "the driver sees no GPU"
+LOOK = "`nvidia-smi -L` must list it: look at its power, its slot and the kernel's log"
 BUSY = 0.5
 """The part of a GPU's memory that may be in use without a process that owns it: a desktop's windows use less."""
 
@@ -26,7 +27,8 @@ def passable(host: Host | None, claims: Mapping[str, str], wanted: str) -> tuple
     if trouble := next((each for each in host.troubles if not each.gpu), None):
         return (), sick(trouble.text, trouble.remedy)
     if not host.gpus:
-        return (), sick(NO_GPU, "`nvidia-smi -L` must list it: look at its power, its slot and the kernel's log")
+        trouble = next(iter(host.troubles), Trouble(text=NO_GPU, remedy=LOOK))
+        return (), sick(trouble.text, trouble.remedy)
     if refusal := claimed.driver_refusal(host.driver):
         return (), _not_run(refusal)
     chosen, refusal = _chosen(host.gpus, claimed, wanted)

@@ -128,5 +128,7 @@ def _facts(taken: _Taken) -> set[str]:
 def _told(host: Host | None) -> dict[str, str]:
     if host is None:
         return {}
-    told = {"host": host.name, "driver": host.driver, "toolkit": host.toolkit, "not looked at": "; ".join(host.unread)}
+    unfit = "; ".join(trouble.text for trouble in host.troubles if trouble.gpu)
+    told = {"host": host.name, "driver": host.driver, "toolkit": host.toolkit}
+    told |= {"not looked at": "; ".join(host.unread), "unfit GPUs": unfit}
     return {name: text for name, text in told.items() if text}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.check.gates import NO_DRIVER, passable, worse
+from pipeline.check.gates import NO_DRIVER, NO_GPU, passable, worse
 from pipeline.errors import InputError
 from pipeline.gpus import Gpu, Host, Trouble
 from pipeline.statements import Outcome
@@ -50,7 +50,9 @@ def test_what_is_wrong_with_the_whole_machine_comes_first() -> None:
 
 
 def test_a_driver_that_sees_no_gpu_is_the_machines_fault() -> None:
-    assert refused(host())[0] is Outcome.INFRASTRUCTURE
+    assert refused(host()) == (Outcome.INFRASTRUCTURE, NO_GPU, True)
+    unread = Trouble(text="GPU-0 cannot be read", remedy="reboot", gpu="GPU-0")
+    assert refused(host(troubles=(unread,))) == (Outcome.INFRASTRUCTURE, "GPU-0 cannot be read", True)
 
 
 def test_an_older_driver_than_the_image_needs_does_not_run_it() -> None:
