@@ -29,7 +29,13 @@ REMOVAL = 30.0
 """Seconds that it may take the engine to remove a container."""
 REBOOT = "a process that ignores SIGKILL hangs in the kernel, mostly in a device's driver: reboot the machine"
 
-_MACHINE = {"host": "Name", "engine": "ServerVersion", "kernel": "KernelVersion", "system": "OperatingSystem", "processor": "Architecture"}
+_MACHINE = {
+    "host": "Name",
+    "engine": "ServerVersion",
+    "kernel": "KernelVersion",
+    "system": "OperatingSystem",
+    "processor": "Architecture",
+}
 _MARKED = {"label": names.LABEL_OWNER}
 _STUCK = ("could not kill", "did not receive an exit event")
 _GIVES_UP = ("unauthorized", "denied", "no basic auth", "authentication required")
