@@ -195,8 +195,8 @@ def _void(signed: Signed, record: Statable) -> Ignored | None:
 
 def _signatures(signatures: Sequence[Signed], dated: Sequence[Signed]) -> tuple[list[Signed], list[Ignored]]:
     """Signatures carry no date: a retired key's counts only beside something that it signed in time."""
-    in_time = {signed.key.name for signed in dated}
-    good = [one for one in signatures if not one.key.retired or one.key.name in in_time]
+    in_time = {signed.key for signed in dated}
+    good = [one for one in signatures if not one.key.retired or one.key in in_time]
     late = [one for one in signatures if one not in good]
     text = "has no date, and its key `{}` is retired and signed nothing else here in time"
     return good, [_ignored(one, Why.RETIRED, text.format(one.key.name)) for one in late]

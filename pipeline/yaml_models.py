@@ -50,6 +50,8 @@ def _text(model: type[BaseModel], document: Document, path: Path, fault: ErrorDe
         bound = "at least" if kind == "greater_than_equal" else "at most"
         return f"{subject} must be {bound} {context.get('ge', context.get('le'))}"
     raw, found = document.mark(path).raw, fault["input"]
+    if kind == "literal_error" and fault["loc"][-1] == "[key]":
+        return f"unknown key {subject}: it must be {_plain(context['expected'])}"
     if kind == "literal_error":
         return f"{subject} must be {_plain(context['expected'])}, not {_shown(raw, found)}"
     if kind == "string_type" and not isinstance(found, tuple | dict):

@@ -117,16 +117,17 @@ class ListedKey(Entry):
     roles: Roles
     file: Annotated[str, _shaped(_KEY_FILE, "a file such as `keys/ci.pub`")] | None = None
     kms: Annotated[str, _shaped(_KMS, "the address of a key in a KMS, such as `awskms:///alias/ci`")] | None = None
-    development: Literal[True] | None = None
+    development: bool = False
     """The one that `setup` makes on a laptop."""
     retired: Day | None = None
     """What it signed from this day on does not count."""
-    revoked: Literal[True] | None = None
+    revoked: bool = False
+    """Nothing that it signed counts."""
 
     @property
     def key(self) -> evidence.Key:
         """It as evidence knows it."""
-        return evidence.Key(name=self.name, roles=frozenset(self.roles), retired=self.retired, revoked=bool(self.revoked))
+        return evidence.Key(name=self.name, roles=frozenset(self.roles), retired=self.retired, revoked=self.revoked)
 
     @property
     def origins(self) -> tuple[str, ...]:
