@@ -206,7 +206,7 @@ CASES = {
         image="pytorch",
         mutant=Mutant(
             files={
-                **distribution("torch", "2.6.1"),
+                **distribution("jinja2", "0.1"),
                 **distribution("left-over", "1.0", "absent>=1"),
                 "usr/local/lib/libcudart.so.12": library("libc.so.6"),
                 "etc/profile.d/zz.sh": b"PATH=/usr/bin:/bin\n",
@@ -217,12 +217,12 @@ CASES = {
             claims={"architectures": "sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90 sm_100"},
         ),
         says={
-            "versions": ("there_twice: .*'torch'", "what_it_requires: .*left-over 1.0 requires absent"),
+            "versions": ("there_twice: .*'jinja2'", "what_it_requires: .*left-over 1.0 requires absent"),
             "cuda": (r"lies_with_the_python_packages: .*/usr/local/lib/libcudart\.so\.12",),
             "python": ("virtual_environment: .*/opt/other", r"login_shell.*finds \[\]", r"compiled.*torch/_utils\.py"),
             "architectures": (r"torch_is_built.*claimed only: \['sm_100'\]", r"machine_code.*claimed only: \['sm_100'\]"),
             "libraries": (r"convolution.*/usr/local/lib/libcudart\.so\.12",),
-            "install": (r"name_all_that_is_installed: .*installed only: \['left-over==1.0'",),
+            "install": (r"name_all_that_is_installed: .*installed only: .*left-over==1.0",),
         },
     ),
     "what a user meets": Case(
@@ -265,7 +265,7 @@ CASES = {
         image="pytorch", mutant=Mutant(patch=ONE_OFF, environment=ONE_THREAD), says={"matmul": ("exact",)}
     ),
     "sums without their last element": Case(
-        image="pytorch", mutant=Mutant(patch=FORGETFUL, environment=ONE_THREAD), says={"all-reduce": ("exact",)}
+        image="pytorch", mutant=Mutant(patch=FORGETFUL, environment=ONE_THREAD), says={"all-reduce": ("sums",)}
     ),
     "an encoder that trains otherwise than told": Case(
         image="pytorch",
@@ -380,7 +380,8 @@ def test_a_mutant_fails_and_the_reason_names_its_fault(
     told = {one.name: one for one in found.checks if "::" not in one.name}
     assert {one: told[one].outcome for one in case.says} == dict.fromkeys(case.says, Outcome.FAILED), found.reason
     assert found.outcome is Outcome.FAILED
-    assert found.reason.partition(": ")[0] == next(iter(case.says))
+    first = next(iter(case.says))
+    assert any(re.search(f"^{first}: .*{words}", found.reason) for words in case.says[first]), found.reason
     unsaid = [
         (one, words, failed(found, one))
         for one, several in case.says.items()
