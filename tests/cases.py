@@ -9,7 +9,7 @@ from pipeline import policy
 from pipeline.evidence import Ignored, Key, Role, Signed, collect
 from pipeline.gpus import Gpu
 from pipeline.oci import Digest, Pinned
-from pipeline.policy import Case, Checkout, Expected, Policy, Suite
+from pipeline.policy import Case, Checkout, Expected, Policy, Reason, Refused, Suite, decide
 from pipeline.statements import (
     SIGNATURE,
     Bom,
@@ -20,6 +20,7 @@ from pipeline.statements import (
     Lane,
     Licence,
     Outcome,
+    Ruled,
     Scanned,
     Statable,
     Tested,
@@ -182,3 +183,42 @@ def expected(**changes: Any) -> Expected:
         "released": True,
     }
     return Expected(**{**values, **changes})
+
+
+def reasons(one: Case, asked: Policy | None = None) -> Sequence[Reason]:
+    decision = decide(asked or strict(), one)
+    return decision.reasons if isinstance(decision, Refused) else ()
+
+
+def refused(one: Case, asked: Policy | None = None) -> list[str]:
+    """The codes of the rules that refuse, each once."""
+    return list(dict.fromkeys(reason.rule for reason in reasons(one, asked)))
+
+
+def instead(record: Statable, *more: Statable) -> Case:
+    """The good case with `record` in place of the good statement of its kind, and `more` besides."""
+    lane = getattr(record, "lane", None)
+    kept = [good for good in all_good() if type(good.record) is not type(record) or getattr(good.record, "lane", None) != lane]
+    return case([*kept, signed(record), *map(signed, more)])
+
+
+def beside(*more: Signed | Ignored) -> Case:
+    return case([*all_good(), *more])
+
+
+def state(one: Case, code: str, asked: Policy | None = None) -> Ruled:
+    return next(ruled for ruled in decide(asked or strict(), one).rules if ruled.code == code)
+
+
+def without_gpu_lane() -> list[Signed]:
+    return [one for one in all_good() if getattr(one.record, "lane", "") != "gpu"]
+
+
+def lanes_asked(**changes: dict[str, Any]) -> Policy:
+    lanes = strict().lanes
+    told = {name: lanes[name].model_copy(update=change) for name, change in changes.items()}  # type: ignore[index]
+    return strict(lanes=lanes.model_copy(update=told))
+
+
+def scan_asked(**changes: Any) -> Policy:
+    return strict(scan=strict().scan.model_copy(update=changes))
