@@ -187,9 +187,9 @@ def _void(signed: Signed, record: Statable) -> Ignored | None:
     if not isinstance(record, Tested):
         return None
     if record.outcome in (Outcome.NOT_RUN, Outcome.INFRASTRUCTURE):
-        return _ignored(signed, Why.VOID, f"lane `{record.lane}` {record.outcome.value}: {record.reason}")
+        return _ignored(signed, Why.VOID, f"of `{record.lane}` is {record.outcome.value}: {record.reason}")
     if record.outcome is Outcome.PASSED and any(check.reason == NOT_SELECTED for check in record.checks):
-        return _ignored(signed, Why.VOID, f"lane `{record.lane}` passed, but only some of its checks were chosen")
+        return _ignored(signed, Why.VOID, f"of `{record.lane}` is a pass of chosen checks alone")
     return None
 
 

@@ -9,7 +9,7 @@ from pipeline import policy
 from pipeline.evidence import Ignored, Key, Role, Signed, collect
 from pipeline.gpus import Gpu
 from pipeline.oci import Digest, Pinned
-from pipeline.policy import Case, Checkout, Expected, Policy, Reason, Refused, Suite, decide
+from pipeline.policy import Case, Checkout, Exceptions, Expected, Policy, Reason, Refused, Suite, Waiver, decide
 from pipeline.statements import (
     SIGNATURE,
     Bom,
@@ -222,3 +222,11 @@ def lanes_asked(**changes: dict[str, Any]) -> Policy:
 
 def scan_asked(**changes: Any) -> Policy:
     return strict(scan=strict().scan.model_copy(update=changes))
+
+
+def exception(**changes: Any) -> Exceptions:
+    values: dict[str, Any] = {"rule": "vulnerabilities", "image": "nlp", "id": "CVE-2026-1", "owner": "o", "reason": "r"}
+    day = changes.pop("expires", NOW + timedelta(days=1))
+    told = {name: text for name, text in {**values, **changes}.items() if text}
+    waiver = Waiver(**told, expires="2026-06-30")  # type: ignore[arg-type]
+    return Exceptions(exceptions=(waiver.model_copy(update={"expires": day}),))

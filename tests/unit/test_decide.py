@@ -124,14 +124,6 @@ def test_statements_of_another_image_or_a_revoked_key_are_shown_and_block_nothin
 # exceptions
 
 
-def exception(**changes: Any) -> Exceptions:
-    values: dict[str, Any] = {"rule": "vulnerabilities", "image": "nlp", "id": "CVE-2026-1", "owner": "o", "reason": "r"}
-    day = changes.pop("expires", NOW + DAY)
-    told = {name: text for name, text in {**values, **changes}.items() if text}
-    waiver = Waiver(**told, expires="2026-06-30")  # type: ignore[arg-type]
-    return Exceptions(exceptions=(waiver.model_copy(update={"expires": day}),))
-
-
 def vulnerable(exceptions: Exceptions) -> Case:
     found = cases.scanned(vulnerabilities=[cases.weakness(published=None)])
     return replace(instead(found), exceptions=exceptions)
@@ -142,25 +134,25 @@ def notes_on_exceptions(case: Case) -> list[str]:
 
 
 def test_an_exception_waives_its_finding_and_the_decision_names_it() -> None:
-    decision = decide(strict(), vulnerable(exception()))
+    decision = decide(strict(), vulnerable(cases.exception()))
     assert isinstance(decision, Allowed)
     ruled = next(one for one in decision.rules if one.code == "vulnerabilities")
     assert (ruled.held, ruled.waived, ruled.exceptions) == (False, True, ("CVE-2026-1",))
     assert ruled.reasons
-    assert notes_on_exceptions(vulnerable(exception())) == []
+    assert notes_on_exceptions(vulnerable(cases.exception())) == []
 
 
 def test_an_exception_ends_with_the_second_before_its_day() -> None:
-    assert refused(vulnerable(exception(expires=NOW + SECOND))) == []
+    assert refused(vulnerable(cases.exception(expires=NOW + SECOND))) == []
     for expires in (NOW, NOW - SECOND):
-        assert refused(vulnerable(exception(expires=expires))) == ["vulnerabilities"]
-        (note,) = notes_on_exceptions(vulnerable(exception(expires=expires)))
+        assert refused(vulnerable(cases.exception(expires=expires))) == ["vulnerabilities"]
+        (note,) = notes_on_exceptions(vulnerable(cases.exception(expires=expires)))
         assert "expired" in note
 
 
 def test_an_exception_that_is_too_long_does_not_count() -> None:
-    assert refused(vulnerable(exception(expires=NOW + timedelta(days=180)))) == []
-    found = vulnerable(exception(expires=NOW + timedelta(days=180) + SECOND))
+    assert refused(vulnerable(cases.exception(expires=NOW + timedelta(days=180)))) == []
+    found = vulnerable(cases.exception(expires=NOW + timedelta(days=180) + SECOND))
     assert refused(found) == ["vulnerabilities"]
     assert "is too wide" in notes_on_exceptions(found)[0]
 
@@ -169,20 +161,20 @@ def test_an_exception_that_is_too_long_does_not_count() -> None:
     "change", [{"image": "other"}, {"id": "CVE-2026-11"}, {"id": "cve-2026-1"}, {"id": ""}, {"rule": "secrets"}], ids=str
 )
 def test_an_exception_of_something_else_does_not_count(change: dict[str, str]) -> None:
-    assert refused(vulnerable(exception(**change))) == ["vulnerabilities"]
+    assert refused(vulnerable(cases.exception(**change))) == ["vulnerabilities"]
 
 
 def test_exceptions_that_do_nothing_are_told_of_this_image_alone() -> None:
-    assert notes_on_exceptions(replace(cases.case(), exceptions=exception())) == [
+    assert notes_on_exceptions(replace(cases.case(), exceptions=cases.exception())) == [
         "exception `vulnerabilities CVE-2026-1` is not used: remove it (owner: o)"
     ]
-    assert notes_on_exceptions(replace(cases.case(), exceptions=exception(image="other"))) == []
-    assert "names no finding" in notes_on_exceptions(vulnerable(exception(id="")))[0]
+    assert notes_on_exceptions(replace(cases.case(), exceptions=cases.exception(image="other"))) == []
+    assert "names no finding" in notes_on_exceptions(vulnerable(cases.exception(id="")))[0]
 
 
 def test_one_exception_of_two_findings_leaves_the_other() -> None:
     two = [cases.weakness(published=None), cases.weakness(published=None, id="CVE-2026-2")]
-    found = replace(instead(cases.scanned(vulnerabilities=two)), exceptions=exception())
+    found = replace(instead(cases.scanned(vulnerabilities=two)), exceptions=cases.exception())
     (reason,) = reasons(found)
     assert reason.finding == "CVE-2026-2"
     ruled = state(found, "vulnerabilities")
@@ -190,18 +182,18 @@ def test_one_exception_of_two_findings_leaves_the_other() -> None:
 
 
 def test_what_is_missing_cannot_be_waived_as_a_finding() -> None:
-    found = replace(cases.case(without(Findings)), exceptions=exception(rule="licences", id="x"))
+    found = replace(cases.case(without(Findings)), exceptions=cases.exception(rule="licences", id="x"))
     assert refused(found) == ["licences", "secrets"]
-    assert refused(replace(found, exceptions=exception(rule="licences", id=""))) == ["licences", "secrets"]
+    assert refused(replace(found, exceptions=cases.exception(rule="licences", id=""))) == ["licences", "secrets"]
 
 
 @pytest.mark.parametrize("rule", ["size", "soak", "freeze"])
 def test_rules_without_findings_are_waived_as_a_whole(rule: str) -> None:
     expected = cases.expected(size_limit=1)
     asked = strict(soak=DAY + SECOND, freeze=(Frozen.model_construct(begin=NOW, end=NOW + DAY, reason="holidays"),))
-    found = cases.case(expected=expected, exceptions=exception(rule=rule, id=""))
+    found = cases.case(expected=expected, exceptions=cases.exception(rule=rule, id=""))
     assert refused(found, asked) == [one for one in ("size", "soak", "freeze") if one != rule]
-    assert refused(replace(found, exceptions=exception(rule=rule, id="x")), asked) == ["size", "soak", "freeze"]
+    assert refused(replace(found, exceptions=cases.exception(rule=rule, id="x")), asked) == ["size", "soak", "freeze"]
 
 
 def test_no_exception_waives_integrity_not_even_one_that_was_made_past_the_parser() -> None:
