@@ -1,6 +1,6 @@
 """What a scan works with: the images, the scanner, and what it finds out about each."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pipeline.command import Run
 from pipeline.errors import PipelineError
-from pipeline.oci import Config, Manifest, Pinned
+from pipeline.oci import Config, Descriptor, Manifest, Pinned, Repository
 from pipeline.settings import Settings
 from pipeline.statements import Bom, Findings, Scanned
 from pipeline.story import Story
@@ -26,6 +26,12 @@ class Images(Protocol):
 
     def config(self, pinned: Pinned) -> Config:
         """The configuration of the image with this digest."""
+
+    def blob(self, repository: Repository, descriptor: Descriptor) -> bytes:
+        """A verified blob, in memory."""
+
+    def stream(self, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
+        """A blob in pieces, verified at its end."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -102,7 +102,10 @@ def _download(trivy: Trivy, kept: Path, mirror: str | None, bench: Bench) -> str
 def _take(source: Path, place: Path) -> None:
     """The files as they are now: a newer database is written beside, never into them."""
     place.mkdir()
-    (place / FILE).hardlink_to(source / FILE)
+    try:
+        (place / FILE).hardlink_to(source / FILE)
+    except OSError:
+        shutil.copyfile(source / FILE, place / FILE)
     shutil.copyfile(source / ABOUT, place / ABOUT)
 
 

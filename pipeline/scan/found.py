@@ -1,11 +1,12 @@
 """A report as records: each thing with its file, its layer, and the image of the family whose layer that is."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from pipeline.oci import Config, Digest
 from pipeline.scan.bench import Images, Subject
+from pipeline.scan.layers import Leaked
 from pipeline.scan.report import OS_PACKAGES, THIRD_PARTY, Group, Layer, License, Package, Report, known, normal
 from pipeline.statements import Licence, Place, Secret, Vulnerability
 
@@ -69,14 +70,9 @@ def assessed(report: Report, patterns: Sequence[str]) -> int:
     return sum(_assessed(group, package, patterns) for group, package in report.packages)
 
 
-def secrets(report: Report, places: Places) -> tuple[Secret, ...]:
+def secrets(leaks: Iterable[Leaked], places: Places) -> tuple[Secret, ...]:
     """What looks like secrets, without their text; those of the configuration have no file."""
-    configuration = report.artifact_name
-    found = {
-        Secret(rule=one.rule_id, severity=one.severity, place=places.at(_path(group.target, configuration), one.layer))
-        for group in report.groups
-        for one in group.secrets or ()
-    }
+    found = {Secret(rule=leak.rule_id, severity=leak.severity, place=places.at(file, leak.layer)) for file, leak in leaks}
     return tuple(sorted(found, key=lambda one: (one.place.file, one.rule, one.place.layer)))
 
 
@@ -114,8 +110,3 @@ def _assessed(group: Group, package: Package, patterns: Sequence[str]) -> bool:
 
 def _listing(group: Group) -> str:
     return known()[group.type].listing if group.kind == OS_PACKAGES and group.type in known() else ""
-
-
-def _path(target: str, configuration: str) -> str:
-    """The file of a target; nothing where that is the image's configuration."""
-    return "" if target == configuration else target.removeprefix("/")

@@ -1,5 +1,6 @@
 """Records from a look at an image."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -9,6 +10,7 @@ from pipeline.scan import database, found
 from pipeline.scan.bench import Bench, Subject
 from pipeline.scan.database import Brought
 from pipeline.scan.found import Places
+from pipeline.scan.layers import Leaked
 from pipeline.scan.report import Report, System, wanted
 from pipeline.statements import Findings, Scanned
 
@@ -52,14 +54,14 @@ def scanned(look: Look, brought: Brought, bench: Bench, started: datetime, *, so
     )
 
 
-def findings(look: Look, size: int, bench: Bench, started: datetime) -> Findings:
-    """The licences and secrets; `size` in bytes."""
+def findings(look: Look, leaks: Iterable[Leaked], size: int, bench: Bench, started: datetime) -> Findings:
+    """The licences, and what looks like secrets; `size` in bytes."""
     return Findings(
         image=look.subject.image,
         subject=str(look.subject.pinned),
         scanner=look.scanner,
         licences=found.licences(look.report, look.places),
-        secrets=found.secrets(look.report, look.places),
+        secrets=found.secrets(leaks, look.places),
         size=size,
         started=started,
         finished=bench.now(),

@@ -126,6 +126,7 @@ class Metadata(_Read):
 
     os: System | None = Field(default=None, validation_alias="OS")
     image_id: str = Field(default="", validation_alias="ImageID")
+    diff_ids: tuple[str, ...] | None = Field(default=None, validation_alias="DiffIDs")
 
 
 class Scanner(_Read):

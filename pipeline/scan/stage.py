@@ -10,16 +10,21 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from pipeline import records
+from pipeline import names, records
 from pipeline.errors import Interrupted, PipelineError, Temporary, Terminated, worst
+from pipeline.oci import Config
 from pipeline.scan import bom as boms
 from pipeline.scan import database, found, made
 from pipeline.scan import report as reports
 from pipeline.scan.bench import Bench, Result, Subject
 from pipeline.scan.database import Absent, Brought
+from pipeline.scan.layers import Layers
 from pipeline.scan.made import Look, called
 from pipeline.scan.trivy import Trivy
 from pipeline.statements import Bom, Scanned, bom_statement, findings_statement, scanned_statement
+
+KINDS = ("scanned", "findings", "bom")
+"""The statements of a scan, by the names of their files."""
 
 
 def scan(subjects: Sequence[Subject], bench: Bench) -> tuple[Result, ...]:
@@ -33,19 +38,21 @@ def scan(subjects: Sequence[Subject], bench: Bench) -> tuple[Result, ...]:
         brought = database.bring(trivy, bench)
         if isinstance(brought, Absent):
             bench.story.warn(f"vulnerabilities are not assessed: {brought.why}")
-        return tuple(_guarded(subject, partial(_scan, subject, trivy, brought, bench)) for subject in subjects)
+        layers = Layers(trivy, bench)
+        return tuple(_guarded(subject, partial(_scan, subject, trivy, layers, brought, bench)) for subject in subjects)
 
 
 def rescan(subject: Subject, bom: Bom, bench: Bench) -> Result:
     """The vulnerabilities of an image from the list of its packages alone, by today's database.
 
-    Raises `InputError` when the list is another image's, `Temporary` when no database can be had, `ToolFailed` as `scan` does.
+    Raises `Temporary` when no database can be had, `ToolFailed` when the list is another image's, and as `scan` does.
     """
     with _room(bench) as room:
         trivy = Trivy(bench, room)
         brought = database.bring(trivy, bench)
         if isinstance(brought, Absent):
-            raise Temporary(f"there is no vulnerability database: {brought.why}", hint="name a mirror in PIPELINE_TRIVY_DB")
+            raise Temporary(f"there is no vulnerability database: {brought.why}", hint=f"name a mirror in {names.ENV_DATABASE}")
+        _forget(subject, bench, ["scanned"])
         scanned = _rescanned(subject, bom, trivy, brought, bench)
     records.write(bench.settings, subject.pinned.digest, "scanned", scanned_statement(scanned))
     return Result(subject=subject, scanned=scanned, bom=bom)
@@ -71,20 +78,23 @@ def _guarded(subject: Subject, work: Callable[[], Result]) -> Result:
         return Result(subject=subject, error=error)
 
 
-def _scan(subject: Subject, trivy: Trivy, brought: Brought | Absent, bench: Bench) -> Result:
-    manifest, config = bench.registry.manifest(subject.pinned), bench.registry.config(subject.pinned)
-    started, what = bench.now(), called(subject)
+def _scan(subject: Subject, trivy: Trivy, layers: Layers, brought: Brought | Absent, bench: Bench) -> Result:
+    _forget(subject, bench, KINDS)
+    manifest = bench.registry.manifest(subject.pinned)
+    text_of_config = bench.registry.blob(subject.pinned.repository, manifest.config)
+    started, what, log = bench.now(), called(subject), _log(subject, bench)
     with bench.story.task(f"scanning {what}") as task:
-        here = isinstance(brought, Brought)
-        text = trivy.image(subject.pinned, vulnerabilities=here, log=_log(subject, bench), task=task)
+        text = trivy.image(subject.pinned, vulnerabilities=isinstance(brought, Brought), log=log, task=task)
         report = reports.parse(text, what)
         system = reports.prove(report, manifest.config.digest, what, locked=subject.locked)
         bom = boms.made(str(subject.pinned), trivy.cyclonedx(boms.packages(text)), report)
-    look = Look(subject=subject, report=report, system=system, places=found.places(subject, config, bench.registry))
+        leaks = layers.leaks(report, subject, manifest, text_of_config, log=log, task=task)
+    places = found.places(subject, Config.parse(text_of_config), bench.registry)
+    look = Look(subject=subject, report=report, system=system, places=places)
     result = Result(
         subject=subject,
         scanned=made.scanned(look, brought, bench, started, source="image") if isinstance(brought, Brought) else None,
-        findings=made.findings(look, manifest.size, bench, started),
+        findings=made.findings(look, leaks, manifest.size, bench, started),
         bom=bom,
         unscanned=brought.why if isinstance(brought, Absent) else "",
     )
@@ -112,13 +122,19 @@ def _keep(result: Result, bench: Bench) -> None:
         records.write(bench.settings, digest, "bom", bom_statement(subject, result.bom.document))
     if result.scanned:
         records.write(bench.settings, digest, "scanned", scanned_statement(result.scanned))
-    else:
-        records.path(bench.settings, digest, "scanned").unlink(missing_ok=True)
+
+
+def _forget(subject: Subject, bench: Bench, kinds: Sequence[str]) -> None:
+    """What is there after a scan is what that scan found."""
+    for kind in kinds:
+        records.path(bench.settings, subject.pinned.digest, kind).unlink(missing_ok=True)
 
 
 def _log(subject: Subject, bench: Bench) -> Path:
+    """A log of this scan alone."""
     log = bench.settings.work / "logs" / f"{subject.image or subject.pinned.digest.hex}-scan.log"
     log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
     return log
 
 

@@ -6,8 +6,9 @@ because the one on disk can be held by one process only.
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed
@@ -28,6 +29,8 @@ PARALLEL = 5
 MEMORY = Path("/proc/meminfo")
 PASSED_ON = ("PATH", "HOME", "DOCKER_CONFIG", "SSL_CERT_DIR", "XDG_RUNTIME_DIR", "LANG")
 """Variables of the user that it gets: how to reach registries as the user's docker does, and nothing else."""
+
+LAYOUT = "layout"
 
 _QUIET = ("--skip-version-check", "--disable-telemetry", "--no-progress")
 _NO_UPDATES = ("--skip-db-update", "--skip-java-db-update", "--skip-check-update", "--offline-scan")
@@ -67,6 +70,22 @@ class Trivy:
         words = (*source, "--scanners", scanners, *shape, *_NO_UPDATES, "--timeout", f"{SECONDS}s")
         return self._report("image", *words, str(pinned), seconds=SECONDS + 60, log=log, on_line=task.note)
 
+    @contextmanager
+    def layout(self) -> Iterator[Path]:
+        """An empty folder for an image that `secrets` will look at."""
+        folder = self._here / LAYOUT
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder)
+
+    def secrets(self, *, log: Path, task: Task) -> bytes:
+        """Look for secrets alone, in the image that lies in `layout`."""
+        shape = ("--format", "json", "--exit-code", "0", "--scanners", "secret", "--timeout", f"{SECONDS}s")
+        words = ("--input", LAYOUT, "--parallel", str(parallel()), *shape, *_NO_UPDATES)
+        return self._report("image", *words, seconds=SECONDS + 60, log=log, on_line=task.note)
+
     def sbom(self, document: bytes) -> bytes:
         """Look at a list of packages alone."""
         (self._here / "document.json").write_bytes(document)
@@ -76,6 +95,7 @@ class Trivy:
     def cyclonedx(self, report: bytes) -> bytes:
         """A report's packages as a CycloneDX document."""
         (self._here / "packages.json").write_bytes(report)
+        (self._here / "bom.json").unlink(missing_ok=True)
         words = ("convert", "--format", "cyclonedx", "--output", "bom.json", "packages.json")
         self._call(*words, seconds=QUICK_SECONDS)
         return self._taken("bom.json")
@@ -88,6 +108,7 @@ class Trivy:
         log: Path | None = None,
         on_line: Callable[[str], None] | None = None,
     ) -> bytes:
+        (self._here / "report.json").unlink(missing_ok=True)
         fixed = ("--cache-dir", self.cache, "--cache-backend", "memory", "--output", "report.json", *_QUIET)
         self._call(verb, *fixed, *words, seconds=seconds, log=log, on_line=on_line)
         return self._taken("report.json")

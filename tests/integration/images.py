@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -42,11 +42,17 @@ def python_image(registry: FakeRegistry, *extra: Mapping[str, bytes], user: str 
 
 
 def push(
-    registry: FakeRegistry, layers: tuple[bytes, ...], config: Mapping[str, Any], *, promised: tuple[bytes, ...] = ()
+    registry: FakeRegistry,
+    layers: tuple[bytes, ...],
+    config: Mapping[str, Any],
+    *,
+    promised: tuple[bytes, ...] = (),
+    history: Sequence[Mapping[str, Any]] = (),
 ) -> Pinned:
     """Push an image of these uncompressed layers, compressed with zstd; its diff-ids are those of `promised`, or their own."""
     diff_ids = [str(Digest.of(content)) for content in promised or layers]
-    body = {"os": "linux", "architecture": "amd64", "config": config, "rootfs": {"type": "layers", "diff_ids": diff_ids}}
+    body: dict[str, Any] = {"os": "linux", "architecture": "amd64", "config": config}
+    body |= {"rootfs": {"type": "layers", "diff_ids": diff_ids}} | ({"history": history} if history else {})
     packed = [registry.put_blob(zstandard.ZstdCompressor(1).compress(content)) for content in layers]
     manifest = {
         "schemaVersion": 2,

@@ -177,6 +177,35 @@ def test_a_secret_in_a_file_or_in_a_variable_is_found_and_its_text_is_written_no
     assert [file for file in kept if first.encode() in file.read_bytes() or second.encode() in file.read_bytes()] == []
 
 
+COPIED = {"created_by": "COPY / / # buildkit", "comment": "buildkit.dockerfile.v0"}
+COMMAND = {"created_by": 'CMD ["bash"]', "comment": "buildkit.dockerfile.v0", "empty_layer": True}
+OLD_COMMAND = {"created_by": '/bin/sh -c #(nop)  CMD ["bash"]', "empty_layer": True}
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [COPIED, COPIED, COPIED],
+        [COPIED, COMMAND, COPIED, COPIED, COMMAND],
+        [COPIED, OLD_COMMAND, COPIED, COMMAND, COPIED],
+        [COPIED, COPIED, COMMAND, COPIED],
+    ],
+)
+def test_a_secret_is_found_in_every_layer_also_below_the_command_of_a_parent(
+    bench: Bench, registry: FakeRegistry, history: Sequence[Mapping[str, Any]]
+) -> None:
+    keys = [f"token = ghp_{secrets.token_hex(18)}\n".encode() for _ in range(3)]
+    layers = [{**(DEBIAN if not number else {}), f"srv/{number}": key} for number, key in enumerate(keys)]
+    contents = tuple(layer(files) for files in layers)
+    subject = Subject(image="app", pinned=push(registry, contents, {}, history=history))
+    result = only(scan([subject], bench))
+    assert result.findings is not None
+    diff_ids = Registry().config(subject.pinned).diff_ids
+    assert [(one.place.file, one.place.layer) for one in result.findings.secrets] == [
+        (f"srv/{number}", str(diff_id)) for number, diff_id in enumerate(diff_ids)
+    ]
+
+
 def test_packages_that_no_advisory_is_about_are_listed_as_such(bench: Bench, registry: FakeRegistry) -> None:
     packages = ("shell 5.2 Debian <shell@lists.debian.org>", "vendor-driver 1.0 Vendor <cudatools@nvidia.com>")
     result = only(scan([image(registry, debian(*packages), wheel("vendor-blas", "12.4"))], bench))
@@ -484,5 +513,8 @@ class Known:
 
     def __init__(self, pinned: Pinned, registry: Registry) -> None:
         manifest, config = registry.manifest(pinned), registry.config(pinned)
+        blob = registry.blob(pinned.repository, manifest.config)
+        self.blob = lambda repository, descriptor: blob
+        self.stream = registry.stream
         self.manifest = lambda pinned: manifest
         self.config = lambda pinned: config

@@ -2,26 +2,27 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pipeline import report as reporting
 from pipeline.command import Completed
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed
-from pipeline.oci import Config, Digest, Manifest, Pinned
+from pipeline.oci import Config, Descriptor, Digest, Manifest, Pinned, Repository
 from pipeline.scan import LEAST_DATABASE, Bench, Result, Subject, exit_code, found, rescan, scan, trivy
 from pipeline.scan import bom as boms
 from pipeline.scan import report as reports
 from pipeline.scan.found import Places
+from pipeline.scan.layers import Layers, passed_over
 from pipeline.settings import Settings
 from pipeline.statements import Bom, Findings, Licence, Place, Secret, bom_statement, read
-from pipeline.story import Silent
+from pipeline.story import Silent, SilentTask
 from pipeline.surroundings import Surroundings
 
 DATA = Path(__file__).parents[1] / "data" / "trivy"
@@ -45,21 +46,31 @@ BELOW = Pinned.parse(f"localhost:5601/team/images@sha256:{'b' * 64}")
 SUBJECT = Subject(image="app", pinned=PINNED, lineage=[("os", BELOW)])
 
 
-def config(*layers: Digest) -> Config:
+def configuration(*layers: Digest, history: Sequence[Mapping[str, Any]] = ()) -> bytes:
     body = {"os": "linux", "architecture": "amd64", "rootfs": {"diff_ids": [str(layer) for layer in layers]}}
-    return Config.parse(json.dumps(body).encode())
+    return json.dumps({**body, "history": history}).encode()
+
+
+def config(*layers: Digest) -> Config:
+    return Config.parse(configuration(*layers))
 
 
 class Images:
     """A registry that knows the recorded image, and the one below it."""
 
     def manifest(self, pinned: Pinned) -> Manifest:
-        layer = {"mediaType": "x", "digest": str(GROUND), "size": 700}
+        layers = [{"mediaType": "x", "digest": str(each), "size": 350} for each in (GROUND, TOP)]
         about = {"mediaType": "x", "digest": str(IMAGE), "size": 1}
-        return Manifest.parse(json.dumps({"schemaVersion": 2, "config": about, "layers": [layer]}).encode())
+        return Manifest.parse(json.dumps({"schemaVersion": 2, "config": about, "layers": layers}).encode())
 
     def config(self, pinned: Pinned) -> Config:
         return config(GROUND) if pinned == BELOW else config(GROUND, TOP)
+
+    def blob(self, repository: Repository, descriptor: Descriptor) -> bytes:
+        return configuration(GROUND, TOP)
+
+    def stream(self, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
+        raise AssertionError
 
 
 class Scanner:
@@ -152,7 +163,12 @@ def test_the_list_of_packages_alone_gives_the_same_vulnerabilities() -> None:
 
 
 def test_of_a_secret_its_kind_and_place_are_read_and_nothing_else() -> None:
-    kinds = [(one.rule, one.severity, one.place.file) for one in found.secrets(parsed("image.json"), NOWHERE)]
+    report = parsed("image.json")
+    manifest, log, silent = Images().manifest(PINNED), Path("log"), SilentTask()
+    leaks = Layers(cast(Any, None), cast(Any, None)).leaks(
+        report, SUBJECT, manifest, configuration(GROUND, TOP), log=log, task=silent
+    )
+    kinds = [(one.rule, one.severity, one.place.file) for one in found.secrets(leaks, NOWHERE)]
     assert kinds == [("github-pat", "CRITICAL", ""), ("github-pat", "CRITICAL", "srv/notes")]
     assert set(Secret.model_fields) == {"rule", "severity", "place"}
     assert not {"match", "code"} & set(reports.Leak.model_fields)
@@ -296,6 +312,30 @@ def test_a_layer_belongs_to_the_image_that_has_it_and_whose_parent_has_not(
     subject = replace(SUBJECT, lineage=pairs)
     places = found.places(subject, config(*LAYERS), Parents())
     assert [places.at("x", reports.Layer.model_validate({"DiffID": str(layer)})).image for layer in LAYERS] == owners
+
+
+FILLED, EMPTY = {"created_by": "COPY x"}, {"created_by": "ENV x", "empty_layer": True}
+COMMAND = {"created_by": 'CMD ["bash"]', "empty_layer": True}
+OLD_COMMAND = {"created_by": '/bin/sh -c #(nop)  CMD ["bash"]', "empty_layer": True}
+
+
+@pytest.mark.parametrize(
+    ("history", "count"),
+    [
+        ([], 0),
+        ([FILLED] * 4, 0),
+        ([FILLED, FILLED, FILLED, FILLED, COMMAND], 0),
+        ([FILLED, COMMAND, EMPTY, FILLED, FILLED, FILLED], 1),
+        ([FILLED, OLD_COMMAND, FILLED, FILLED, FILLED, EMPTY, COMMAND], 1),
+        ([FILLED, COMMAND, FILLED, FILLED, COMMAND, EMPTY, FILLED, COMMAND], 3),
+        ([COMMAND, FILLED], 0),
+        ([EMPTY, COMMAND], 0),
+    ],
+)
+def test_below_the_last_command_but_one_the_scanner_looks_for_no_secrets(
+    history: Sequence[Mapping[str, Any]], count: int
+) -> None:
+    assert passed_over(configuration(*LAYERS, history=history)) == tuple(map(str, LAYERS[:count]))
 
 
 def test_a_scan_is_by_digest_from_the_registry_offline_and_without_the_users_environment(tmp_path: Path) -> None:
