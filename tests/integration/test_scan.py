@@ -3,6 +3,7 @@
 import json
 import os
 import secrets
+import signal
 import stat
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from pipeline.story import Silent
 from pipeline.surroundings import Surroundings
 from tests.fakes import FakeRegistry, fake_registry
 from tests.integration.conftest import Stack
-from tests.integration.families import PROJECT
+from tests.integration.families import PROJECT, ended, tiny, until
 from tests.integration.images import layer, push
 from tests.vulnerabilities import PIP, Advisory, database, metadata
 from tests.vulnerabilities import push as push_database
@@ -423,6 +424,24 @@ def test_a_scanner_that_fails_is_never_a_clean_scan(
     assert type(result.error) is error
     assert says in str(result.error)
     assert written(bench, subject) == set()
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_the_scanner_and_nothing_is_left(
+    stack: Stack, tmp_path: Path, signum: signal.Signals, code: int
+) -> None:
+    family, folder, pid = tiny(tmp_path / "family", stack), tmp_path / "bin", tmp_path / "pid"
+    assert family.call("build").code == 0
+    folder.mkdir()
+    slow = f'case "$*" in *--version*) echo "Version: 0.76.0" ;; *) echo $$ >"{pid}"; exec sleep 600 ;; esac'
+    program(folder, slow).rename(folder / "trivy")
+    scanning = family.start("scan", "app", PATH=f"{folder}:{os.environ['PATH']}")
+    until(lambda: pid.is_file() and pid.read_text(), "the scanner does not start")
+    scanning.send_signal(signum)
+    assert ended(scanning).code == code
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert list((family.cache / "scanning").iterdir()) == []
+    assert {file.name for file in (family.root / ".pipeline").rglob("*.json")} == {"built.json"}
 
 
 def test_a_report_about_another_image_is_refused(bench: Bench, registry: FakeRegistry, tmp_path: Path) -> None:

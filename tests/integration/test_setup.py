@@ -221,6 +221,18 @@ def test_a_wheel_with_another_hash_is_refused_and_leaves_nothing(folder: Path, m
     assert not (folder / "tools" / "hadolint").exists()
 
 
+def test_a_binary_that_others_packed_is_refused_when_it_is_another_program(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = specs()["trivy"]
+    wheel = next(way for way in spec.ways if isinstance(way, Wheel)).model_copy(update={"package": "example.com/other"})
+    changed = {**specs(), "trivy": spec.model_copy(update={"ways": (wheel,)})}
+    monkeypatch.setattr(toolchain, "specs", lambda: changed)
+    monkeypatch.setattr("pipeline.install.specs", lambda: changed)
+    with workshop(cache=folder, host=Host.here(ENVIRONMENT), run=RUN, story=Silent()) as shop, pytest.raises(ToolUnfit) as caught:
+        get("trivy", shop)
+    assert "does not say that it is example.com/other, unchanged" in str(caught.value)
+    assert not (folder / "tools" / "trivy").exists()
+
+
 def test_files_of_a_debian_package_are_taken_without_installing_it(folder: Path) -> None:
     host = replace(Host.here(ENVIRONMENT), root=False)
     with workshop(cache=folder, host=host, run=RUN, story=Silent()) as shop:
