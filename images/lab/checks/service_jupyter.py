@@ -27,7 +27,6 @@ def header(token):
 @pytest.mark.parametrize("token", [None, "", "another"], ids=["none", "empty", "another"])
 def test_whoever_lacks_the_token_is_refused(token, start, browser):
     _, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN})
-    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
     wrong = {} if token is None else header(token)
     for method, path in (
         ("GET", "kernels"),
@@ -37,6 +36,7 @@ def test_whoever_lacks_the_token_is_refused(token, start, browser):
         ("GET", "sessions"),
     ):
         assert browser.request(method, f"{url}/api/{path}", headers=wrong, timeout=30).status_code == REFUSED, path
+    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
     with pytest.raises(websocket.WebSocketBadStatusException) as error:
         connect(url, kernel, wrong)
     assert error.value.status_code == REFUSED
