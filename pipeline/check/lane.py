@@ -97,7 +97,14 @@ def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limit
     return Spec(
         image=image,
         entrypoint=("python3",),
-        command=(f"{FOLDER}/lane_start.py", "-p", "lane_plugin", *pytest_arguments(suite.of("test"), FOLDER, select)),
+        command=(
+            f"{FOLDER}/lane_start.py",
+            "-p",
+            "lane_plugin",
+            "-p",
+            "lane_fixtures",
+            *pytest_arguments(suite.of("test"), FOLDER, select),
+        ),
         environment={**told, "PIPELINE_FOLDERS": folders, "HOME": home or f"{FOLDER}/home"},
         read_only=True,
         tmpfs={"/tmp": TMP},

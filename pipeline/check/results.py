@@ -46,7 +46,7 @@ class _Test(_Part):
 
 
 class _File(_Part):
-    outcome: Literal["not-run", "error"]
+    outcome: Literal["failed", "not-run", "error"]
     reason: str
 
 

@@ -17,7 +17,7 @@ from pipeline.command import Run
 from pipeline.errors import Temporary
 from pipeline.story import Story
 
-PLUGINS = ("-p", "pipeline.data.lane_plugin", "-p", "pipeline.data.service_plugin")
+PLUGINS = ("-p", "pipeline.data.lane_plugin", "-p", "pipeline.data.lane_fixtures", "-p", "pipeline.data.service_plugin")
 
 
 def run_outside(

@@ -96,7 +96,7 @@ def library() -> bytes:
     with tarfile.open(fileobj=content, mode="w") as archive:
         for name in PYTEST + OLDER_PYTHON:
             _add_distribution(archive, name, needed=name in PYTEST)
-        for program in ("lane_start.py", "lane_plugin.py"):
+        for program in ("lane_start.py", "lane_plugin.py", "lane_fixtures.py"):
             archive.add(Path(__file__).parent.parent / "data" / program, program, filter=_anyones)
     return content.getvalue()
 

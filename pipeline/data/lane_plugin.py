@@ -1,24 +1,21 @@
-"""The pytest plugin of the checks: what they may use, and the result file that says how they ended.
+"""The pytest plugin that watches the checks: deadlines, and the result file that says how each ended.
 
 Copied into images, so it stands alone (Python 3.9 syntax, only pytest). The result file is replaced as a whole after
 every step, so that it also tells what ran when a run was killed.
-
-A check may use the fixtures `lane` (`cpu` or `gpu`), `claims` (what the image claims, its parents' included), `gpus` (those
-that it was given), `measure` (records a figure and judges it) and `rung` (says which step of its ladder ran), and the marker
-`gpus(n, memory=…, capability=…)`.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import json
-import math
 import os
 import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Sequence
+import traceback
+from collections.abc import Generator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,13 +27,10 @@ REASON_LIMIT = 2000
 """Characters of a reason."""
 DETAIL_LIMIT = 8000
 """Characters of all that an error said."""
-EXACT = 2**53
-"""Larger integers travel as text: not every reader of JSON keeps them."""
 STUCK_AFTER = 15.0
 """Seconds after a test's deadline when the whole run is ended, because the test did not react."""
 TIMED_OUT = 124
 
-GPUS: list[dict[str, Any]] = json.loads(os.environ.get("PIPELINE_GPUS", "[]"))
 state: dict[str, Any] = {
     "format": FORMAT,
     "nonce": os.environ.get("PIPELINE_NONCE", ""),
@@ -57,66 +51,24 @@ class Overdue(BaseException):
     """A test did not end in time; not an `Exception`, so that no check swallows it."""
 
 
-@pytest.fixture
-def lane() -> str:
-    """`cpu` or `gpu`."""
-    return str(state["lane"])
-
-
-@pytest.fixture
-def claims() -> dict[str, str]:
-    """What the image claims, its parents' claims included: name → version."""
-    claimed: dict[str, str] = json.loads(os.environ.get("PIPELINE_CLAIMS", "{}"))
-    return claimed
-
-
-@pytest.fixture
-def gpus() -> list[dict[str, Any]]:
-    """The GPUs of this lane, none in the lane `cpu`: index, uuid, name, capability, memory and used (bytes), clock (MHz)."""
-    return GPUS
-
-
-@pytest.fixture
-def measure(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Record a figure or a fact: `measure("busbw", 11.8, floor=2.5)`; below `floor` or above `limit` the check fails."""
-    measured = entry(request.node)["measured"]
-
-    def record(name: str, value: Any, *, floor: Any = None, limit: Any = None) -> None:
-        __tracebackhide__ = True
-        measured[name] = plain(value)
-        for word, bound in (("floor", floor), ("limit", limit)):
-            if bound is not None:
-                measured[f"{name}.{word}"] = plain(bound)
-        assert floor is None or value >= floor, f"{name} is {value}, below its floor of {floor}"
-        assert limit is None or value <= limit, f"{name} is {value}, above its limit of {limit}"
-
-    return record
-
-
-@pytest.fixture
-def rung(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Say which step of its ladder a check ran, where the full one cannot: `rung("two processes on gloo")`."""
-
-    def record(text: str) -> None:
-        entry(request.node)["rung"] = str(text)[:REASON_LIMIT]
-
-    return record
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Declare the marker and write the first result file."""
-    config.addinivalue_line(
-        "markers", 'gpus(n, memory=16, capability="8.0"): needs n GPUs of so many GB and such a capability; else not run'
-    )
+def pytest_configure() -> None:
+    """Write the first result file."""
     write()
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Keep why a file could not be collected."""
-    if report.failed:
-        note_file(report.nodeid, "error", broken(report.longreprtext))
-    elif report.skipped:
+    """Keep why a file was left out as a whole."""
+    if report.skipped:
         note_file(report.nodeid, "not-run", skip_reason(report))
+
+
+def pytest_exception_interact(
+    node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any], report: pytest.CollectReport | pytest.TestReport
+) -> None:
+    """Keep why a file could not be collected: the image's fault where one of its own modules breaks at its import."""
+    if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
+        outcome = "failed" if breaks_outside(call.excinfo.value.__cause__ or call.excinfo.value) else "error"
+        note_file(report.nodeid, outcome, broken(report.longreprtext))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -136,13 +88,6 @@ def pytest_collection_finish() -> None:
     write()
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out what this machine cannot run, with the reason."""
-    for marker in item.iter_markers("gpus"):
-        if reason := lacking(*marker.args, **marker.kwargs):
-            pytest.skip(reason)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run one test under its deadline."""
@@ -153,7 +98,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     stuck = threading.Timer(seconds + STUCK_AFTER, end_the_run, (item, seconds))
     stuck.daemon = True
     stuck.start()
-    before = signal.signal(signal.SIGALRM, overdue(seconds))
+    before = signal.signal(signal.SIGALRM, partial(overdue, seconds))
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         return (yield)
@@ -175,6 +120,8 @@ def pytest_runtest_makereport(
     found = entry(item)
     with lock:
         found["seconds"] = round(found["seconds"] + report.duration, 3)
+        for name, value in item.user_properties:
+            keep(found, name, value)
         if call.excinfo is not None and isinstance(call.excinfo.value, Overdue):
             settle(found, "error", f"timed out: {call.excinfo.value}")
         elif report.failed and getattr(report, "wasxfail", None) is None:
@@ -200,6 +147,14 @@ def settle(found: dict[str, Any], outcome: str, reason: str, more: str = "") -> 
     """The first failure counts, whatever follows it; a failed teardown undoes a pass."""
     if found["outcome"] in (None, "passed"):
         found["outcome"], found["reason"], found["detail"] = outcome, reason[:REASON_LIMIT], more[:DETAIL_LIMIT]
+
+
+def keep(found: dict[str, Any], name: str, value: object) -> None:
+    """What the fixtures `measure` and `rung` left with the test."""
+    if name == "rung":
+        found["rung"] = str(value)[:REASON_LIMIT]
+    elif name == "measured" and isinstance(value, tuple):
+        found["measured"][value[0]] = value[1]
 
 
 def entry(item: pytest.Item) -> dict[str, Any]:
@@ -233,6 +188,15 @@ def detail(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     return f"{said[: DETAIL_LIMIT // 2]}\n{report.capstderr[-DETAIL_LIMIT // 2 :]}".strip()
 
 
+def breaks_outside(error: BaseException) -> bool:
+    """Whether an import was broken by a file that is not of the suite, nor of Python's own import."""
+    if not isinstance(error, (ImportError, OSError)):
+        return False
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    files = [name for name in frames if not name.startswith("<")]
+    return bool(files) and not any(part in Path(files[-1]).parts for part in ("suite", "importlib", "_pytest"))
+
+
 def broken(text: str) -> str:
     """The line of a traceback that names the error."""
     errors = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
@@ -245,13 +209,9 @@ def skip_reason(report: pytest.TestReport | pytest.CollectReport) -> str:
     return text[len("Skipped: ") :] if text.startswith("Skipped: ") else text
 
 
-def overdue(seconds: float) -> Callable[[int, FrameType | None], None]:
+def overdue(seconds: float, signum: int, frame: FrameType | None) -> None:
     """A handler of SIGALRM that breaks a test off."""
-
-    def raise_it(signum: int, frame: FrameType | None) -> None:
-        raise Overdue(f"did not end within {seconds:g} s")
-
-    return raise_it
+    raise Overdue(f"did not end within {seconds:g} s")
 
 
 def end_the_run(item: pytest.Item, seconds: float) -> None:
@@ -265,30 +225,10 @@ def end_the_run(item: pytest.Item, seconds: float) -> None:
         os._exit(TIMED_OUT)
 
 
-def lacking(count: int = 1, *, memory: float = 0, capability: str = "0.0") -> str:
-    """Why the GPUs of this lane do not do, `memory` in GB; empty when they do."""
-    least = [int(part) for part in capability.split(".")]
-    fit = [gpu for gpu in GPUS if gpu["memory"] >= memory * 1e9 and list(gpu["capability"]) >= least]
-    if len(fit) >= count:
-        return ""
-    kind = (f" of {memory:g} GB" if memory else "") + (f" of compute capability {capability}" if any(least) else "")
-    return f"needs {count} GPU{'' if count == 1 else 's'}{kind}, this lane has {len(fit)}"
-
-
 def peak_memory() -> int:
     """The most memory that one process of the run had, in bytes."""
     used = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return used if sys.platform == "darwin" else used * 1024
-
-
-def plain(value: Any) -> bool | int | float | str:
-    """A figure as JSON can hold it exactly."""
-    if isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) <= EXACT else str(value)
-    number = float(value)
-    return number if math.isfinite(number) else str(number)
 
 
 def write() -> None:

@@ -266,7 +266,7 @@ def test_an_image_without_python_says_what_to_write_instead(bench: Bench, regist
     forget(engine, pinned)
     assert tested.outcome is Outcome.ERROR
     assert "the image has no `python3`" in tested.reason
-    assert "service_*.py" in tested.reason
+    assert "service_*.py" in tested.remedy
 
 
 def test_a_service_check_starts_the_image_as_users_do(bench: Bench, python: Pinned) -> None:
@@ -304,3 +304,17 @@ def test_lanes_that_cannot_run_say_why(bench: Bench, python: Pinned) -> None:
     ]
     assert exit_code(tested) == 0
     assert exit_code(tested, require_gpu=True) == 75
+
+
+def test_a_module_of_the_image_that_breaks_at_its_import_is_the_images_fault(
+    bench: Bench, registry: FakeRegistry, engine: Engine
+) -> None:
+    broken = python_image(registry, {"own/torn.py": b"import ctypes\nctypes.CDLL('libtorn.so.1')\n"})
+    code = "import sys\nsys.path.append('/own')\nimport torn\n\ndef test_it(): pass\n"
+    try:
+        tested = run(bench, broken, {"child/test_own.py": code, "child/test_typo.py": "import nothing\n\ndef test_it(): pass\n"})
+    finally:
+        forget(engine, broken)
+    torn, typo = (found(tested, name) for name in ("own", "typo"))
+    assert (torn.outcome, typo.outcome) == (Outcome.FAILED, Outcome.ERROR)
+    assert "libtorn.so.1: cannot open shared object file" in torn.reason

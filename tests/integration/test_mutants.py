@@ -50,8 +50,8 @@ import torch
 def wrapped(product):
     def wrong(left, right, **more):
         found = product(left, right, **more)
-        if found.dtype != torch.float64:
-            found[-1, -1] += 1
+        if found.dtype == torch.float32:
+            found.view(torch.int32)[-1, -1] ^= 1
         return found
     return wrong
 

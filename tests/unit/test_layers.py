@@ -21,8 +21,8 @@ CORE = (
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog credentials registry download debian rootfs additions toolchain install"
-    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness cosign gather keys policies"
-    " quarantine turns"
+    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness"
+    " cosign gather keys policies quarantine turns"
 )
 STAGES = "setup doctor build check scan sign lint update run new explain"
 FRONT = "report console call verbs __main__"
