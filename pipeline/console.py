@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO
 from rich.console import Console as Rich
 from rich.console import RenderableType
 from rich.markup import escape
+from rich.segment import Segment, Segments
 
 from pipeline.errors import PipelineError
 from pipeline.story import Task
@@ -47,9 +48,10 @@ class Console:
             self._print(f"[yellow]warning:[/] {escape(text)}")
 
     def show(self, what: RenderableType) -> None:
-        """A table or other rendering."""
+        """A table or other rendering; texts in it may come from images and registries."""
         with self._lock:
-            self._rich.print(what)
+            told = self._rich.render(what, self._rich.options.update(no_wrap=True, overflow="ignore"))
+            self._rich.print(Segments([each if each.control else Segment(inert(each.text), each.style) for each in told]), end="")
 
     def error(self, error: PipelineError) -> None:
         """An error as users see it: what, and what to do."""
@@ -114,7 +116,7 @@ class Console:
 
     def _print(self, markup: str) -> None:
         with self._lock:
-            self._rich.print(markup)
+            self._rich.print(inert(markup))
 
 
 class _Bar:
@@ -151,6 +153,13 @@ class _Heartbeat(threading.Thread):
 
     def end(self) -> None:
         self._over.set()
+
+
+def inert(text: str) -> str:
+    """`text` with nothing that a terminal would act upon: an image's own words could wipe out what was said of it."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
 
 
 def _progress(rich: Rich) -> "Progress":

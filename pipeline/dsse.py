@@ -7,6 +7,7 @@ those that cosign makes or takes: ECDSA with the hash of its curve's size, RSA o
 import base64
 import binascii
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,10 +32,10 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Envelope:
-    """What was signed, byte for byte, and the signatures over it."""
+    """What was signed, byte for byte, and the signature over it."""
 
     payload: bytes
-    signatures: tuple[bytes, ...]
+    signature: bytes
     logged: bool = False
     """Whether a transparency log knows of it."""
 
@@ -46,25 +47,25 @@ def parse(content: bytes) -> Envelope:
         envelope = bundle["dsseEnvelope"]
         if bundle["mediaType"] != BUNDLE_TYPE or envelope["payloadType"] != PAYLOAD_TYPE:
             raise InputError("is not a sigstore bundle of an in-toto statement")
-        signatures = tuple(_decoded(one["sig"]) for one in envelope["signatures"])
+        (only,) = envelope["signatures"]  # as the format wants it: thousands of them would have to be tried with each key
         logged = bool(bundle.get("verificationMaterial", {}).get("tlogEntries"))
-        return Envelope(_decoded(envelope["payload"]), signatures, logged)
+        return Envelope(_decoded(envelope["payload"]), _decoded(only["sig"]), logged)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError("is not a sigstore bundle") from error
 
 
-def statement(envelope: Envelope) -> Mapping[str, Any]:
-    """The statement that was signed; raises `InputError` for what is no JSON object, or means two things at once."""
+def statement(payload: bytes) -> Mapping[str, Any]:
+    """The statement that is signed, or to be signed; raises `InputError` for no JSON object, and one that means two things."""
     try:
-        return _object(envelope.payload)
+        return _object(payload)
     except ValueError as error:
-        raise InputError(f"its payload is no statement: {error}") from error
+        raise InputError(f"is no statement: {error}") from error
 
 
 def signer(envelope: Envelope, keys: Iterable[tuple[K, PublicKey]]) -> K | None:
-    """The name beside the first of `keys` that made one of the signatures; None when none did."""
+    """The name beside the first of `keys` that made the signature; None when none did."""
     message = _encoded(envelope.payload)
-    return next((name for name, key in keys if any(_valid(key, one, message) for one in envelope.signatures)), None)
+    return next((name for name, key in keys if _valid(key, envelope.signature, message)), None)
 
 
 def public_key(pem: bytes) -> PublicKey:
@@ -122,9 +123,14 @@ def _decoded(text: str) -> bytes:
 
 
 def _object(content: bytes) -> Mapping[str, Any]:
-    """A JSON object in which no key occurs twice, and no number is none: other readers would see other things."""
+    """A JSON object in which no key occurs twice, no number is none and no text is half a character.
+
+    Other readers would see other things, or fail.
+    """
     try:
-        found = json.loads(content, object_pairs_hook=_once, parse_constant=_refuse)
+        found = json.loads(content.decode(), object_pairs_hook=_once, parse_constant=_refuse, parse_float=_finite)
+        if b"\\ud" in content.lower():
+            json.dumps(found, ensure_ascii=False).encode()
     except RecursionError as error:
         raise ValueError("is nested too deep") from error
     if not isinstance(found, dict):
@@ -137,6 +143,11 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("names a key twice")
     return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
 
 
 def _refuse(text: str) -> Any:

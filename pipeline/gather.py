@@ -43,9 +43,12 @@ def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descrip
         try:
             content = _content(pinned, entry, registry)
         except TooLarge:
-            return _unread(entry, f"has more than {STATEMENT_LIMIT} bytes")
+            text = f"has more than {STATEMENT_LIMIT} bytes, which none that we sign has"
+            return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=text)
         except NotThere:
             return _unread(entry, "is listed, and the registry does not hold it")
+        except ToolFailed as error:
+            return _unread(entry, f"cannot be believed: {error.message}")
         except InputError as error:
             return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=error.message)
         return _read(entry.digest, content, keys)
@@ -60,7 +63,7 @@ def _content(pinned: Pinned, entry: Descriptor, registry: Registry) -> bytes:
         manifest = Manifest.parse(body)
     except (InputError, ToolFailed) as error:
         raise InputError("is no manifest of a bundle") from error
-    if manifest.artifact_type != dsse.BUNDLE_TYPE or len(manifest.layers) != 1:
+    if manifest.artifact_type != dsse.BUNDLE_TYPE or [layer.media_type for layer in manifest.layers] != [dsse.BUNDLE_TYPE]:
         raise InputError(f"is `{manifest.artifact_type or 'of no type'}`, and no bundle")
     return registry.blob(pinned.repository, manifest.layers[0], limit=STATEMENT_LIMIT)
 
@@ -75,7 +78,7 @@ def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:
     if key is None:
         return Ignored(manifest=str(manifest), why=Why.UNSIGNED, text="is signed by none of the keys")
     try:
-        statement = dsse.statement(envelope)
+        statement = dsse.statement(envelope.payload)
         subject, kind = statements.subject_digest(statement), str(statement.get("predicateType"))
         record = None if kind == statements.SIGNATURE else statements.read(statement)
     except InputError as error:

@@ -20,28 +20,45 @@ DEVELOPMENT = "development"
 MAKE = "`cosign generate-key-pair --output-key-prefix {0}`: `{0}.pub` into `policies/keys/`, its name into the policy"
 
 
-def listed(keys: Sequence[ListedKey], policies: Path, *, cache: Path, cosign: Cosign, environment: Mapping[str, str]) -> Keys:
-    """The public keys that a policy in the folder `policies` names; raises `InputError` for one that is not there, or none."""
-    found = []
+def listed(
+    keys: Sequence[ListedKey], files: Mapping[str, bytes], *, cache: Path, cosign: Cosign, environment: Mapping[str, str]
+) -> Keys:
+    """The public keys that a policy names, those in files from `files`; raises `InputError` for one that is none.
+
+    Also for one that is listed twice: it could be revoked in one place, and count by the other.
+    """
+    found: list[tuple[Key, dsse.PublicKey]] = []
     for one in keys:
         if one.file:
-            content = _bytes(policies / one.file, f"the policy's key `{one.name}`")
+            content = files[one.file]
         elif one.kms:
             content = cosign.public(PrivateKey(reference=one.kms, environment=environment))
         else:
             content = _bytes(_development(cache, "pub"), "the development key", hint="`nox -s sign` makes one")
-        found.append((one.key, _public(content, one.name)))
+        public = _public(content, one.name)
+        if twin := next((key.name for key, other in found if other == public), None):
+            raise InputError(f"the keys `{twin}` and `{one.name}` are one key", hint="list it once, with all of its roles")
+        found.append((one.key, public))
     return found
 
 
 def in_folder(folder: Path) -> Keys:
-    """The public keys in a folder, whose names begin with their role: `ci.pub`, `gpu-2026.pub`, `release.pub`."""
-    found = []
+    """The public keys in a folder, whose names begin with their role: `ci.pub`, `gpu-2026.pub`, `release.pub`.
+
+    One key under several names has all of their roles.
+    """
+    found: list[tuple[Key, dsse.PublicKey]] = []
     for path in sorted(folder.glob("*.pub")):
         role = next((role for role in ROLES if path.stem.partition("-")[0] == role), None)
         if role is None:
             raise InputError(f"`{path}` begins with no role", hint=f"name it by what it may sign: {', '.join(ROLES)}")
-        found.append((Key(name=path.stem, roles=frozenset({role})), _public(_bytes(path, "a key"), str(path))))
+        public = _public(_bytes(path, "a key"), str(path))
+        same = [key for key, other in found if other == public]
+        found = [(key, other) for key, other in found if other != public]
+        key = Key(
+            name=" ".join((*(one.name for one in same), path.stem)), roles=frozenset({role}).union(*(k.roles for k in same))
+        )
+        found.append((key, public))
     if not found:
         raise InputError(
             f"there is no `*.pub` in `{folder}`", hint="put the public keys there: `ci.pub`, `gpu.pub`, `release.pub`"

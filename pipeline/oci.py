@@ -265,6 +265,7 @@ def _text(value: Any) -> str:
     """A text, which may be absent."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{value!r} is not a text")
+    (value or "").encode()  # half a character cannot be shown
     return value or ""
 
 

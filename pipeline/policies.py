@@ -28,13 +28,13 @@ class Loaded:
 def load(path: Path, *, pinned: str | None, cache: Path, cosign: Cosign, run: Run, environment: Mapping[str, str]) -> Loaded:
     """The policy in the file `path`, the exceptions and keys beside it; raises `InputError` with all faults."""
     folder = path.parent
-    contents = {path.name: _bytes(path), EXCEPTIONS: _bytes(folder / EXCEPTIONS)}
+    contents = {path.name: _bytes(folder, path.name), EXCEPTIONS: _bytes(folder, EXCEPTIONS)}
     found = policy.parse(contents[path.name], str(path))
-    files = {one.file: _bytes(folder / one.file) for one in found.keys if one.file}
+    files = {one.file: _bytes(folder, one.file) for one in found.keys if one.file}
     return Loaded(
         policy=found,
         exceptions=policy.parse_exceptions(contents[EXCEPTIONS], str(folder / EXCEPTIONS)),
-        keys=keys.listed(found.keys, folder, cache=cache, cosign=cosign, environment=environment),
+        keys=keys.listed(found.keys, files, cache=cache, cosign=cosign, environment=environment),
         checkout=_checkout(folder, policy.digest({**contents, **files}), pinned, run),
     )
 
@@ -42,13 +42,18 @@ def load(path: Path, *, pinned: str | None, cache: Path, cosign: Cosign, run: Ru
 def _checkout(folder: Path, digest: str, pinned: str | None, run: Run) -> Checkout:
     """Outside git, or where git cannot tell, nothing is as committed."""
     head = run("git", "-C", folder, "rev-parse", "HEAD", timeout=GIT_SECONDS, check=False)
-    status = run("git", "-C", folder, "status", "--porcelain", "--ignored", "--", ".", timeout=GIT_SECONDS, check=False)
+    words = ("status", "--porcelain", "--untracked-files=all", "--ignored", "--ignore-submodules=none", "--", ".")
+    status = run("git", "-C", folder, *words, timeout=GIT_SECONDS, check=False)
     clean = head.code == 0 and status.code == 0 and not status.stdout.strip()
     commit = head.stdout.strip() if head.code == 0 else None
     return Checkout(clean=clean, commit=commit, policy=digest, pinned=pinned)
 
 
-def _bytes(path: Path) -> bytes:
+def _bytes(folder: Path, name: str) -> bytes:
+    """A file that is in the folder itself: of a link, git would tell only that the link is as committed."""
+    path = folder / name
+    if path.resolve() != folder.resolve() / name:
+        raise InputError(f"`{path}` is a link", hint="put the file itself there")
     try:
         return path.read_bytes()
     except OSError as error:

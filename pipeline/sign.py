@@ -9,24 +9,27 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Literal
 
 from pipeline import dsse, names, records, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError
 from pipeline.evidence import AHEAD, Key, Role, Signed, role_of
-from pipeline.gather import Keys, found
+from pipeline.gather import STATEMENT_LIMIT, Keys, found
 from pipeline.oci import Config, Digest, Manifest, Pinned
 from pipeline.policy import Expected
 from pipeline.registry import Registry
 from pipeline.settings import Settings
-from pipeline.statements import SIGNATURE, Bom, Built, Findings, Outcome, Statable, Statement, Tested
+from pipeline.statements import SIGNATURE, Bom, Built, Findings, Outcome, Scanned, Statable, Statement, Tested
 from pipeline.story import Story
 
 KINDS = ("built", "tested-cpu", "tested-gpu", "bom", "scanned", "findings")
 """The statements of one digest, by the names of their files."""
 AGAIN = {"built": "nox -s build -- {0} --rebuild", "tested-cpu": "nox -s test -- {0}", "tested-gpu": "nox -s test -- {0}"}
 SCAN = "nox -s scan -- {0}"
+LARGEST = STATEMENT_LIMIT // 2
+"""Bytes of a statement: a bundle holds it in base64, and a larger one would be read by nobody."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,17 +103,23 @@ def _read(subject: Subject, desk: Desk) -> Mapping[str, tuple[Statement, Statabl
         if not path.is_file():
             continue
         try:
-            statement = json.loads(path.read_bytes())
-            record = statements.read(statement)
+            statement, record = _parsed(path)
             read[kind] = statement, record
-            wrong = [*_general(kind, record, image, desk), *_particular(record, image)]
-        except (InputError, ValueError) as error:
-            wrong = [str(error)]
+            wrong = [*_shape(statement, subject), *_general(kind, record, image, desk), *_particular(record, image)]
+        except InputError as error:
+            wrong = [error.message]
         again = AGAIN.get(kind, SCAN).format(subject.image)
         faults += [f"`{path}`: {text}; `{again}`" for text in wrong]
     if faults or not read:
         raise _refusal(subject, faults)
     return read
+
+
+def _parsed(path: Path) -> tuple[Statement, Statable]:
+    if path.stat().st_size > LARGEST:
+        raise InputError(f"has more than {LARGEST} bytes")
+    statement = dsse.statement(path.read_bytes())
+    return statement, statements.read(statement)
 
 
 def _refusal(subject: Subject, faults: Sequence[str]) -> InputError:
@@ -128,6 +137,13 @@ def _look(subject: Subject, registry: Registry) -> _Image:
     manifest, config = registry.manifest(subject.pinned), registry.config(subject.pinned)
     tag = registry.resolve(subject.pinned.repository.tag(subject.expected.tag))
     return _Image(subject=subject, manifest=manifest, config=config, tag=tag)
+
+
+def _shape(statement: Statement, subject: Subject) -> Iterator[str]:
+    """Around its predicate a statement says what ours say, and nothing else: others may read it by that alone."""
+    about = [{"name": str(subject.pinned.repository), "digest": {"sha256": subject.pinned.digest.hex}}]
+    if statement.keys() != {"_type", "subject", "predicateType", "predicate"} or statement["subject"] != about:
+        yield "has another subject, or more fields, than ours have"
 
 
 def _general(kind: str, record: Statable, image: _Image, desk: Desk) -> Iterator[str]:
@@ -157,6 +173,8 @@ def _particular(record: Statable, image: _Image) -> Iterator[str]:
             yield "is of other checks than those of this checkout"
         elif record.outcome is Outcome.PASSED and not set(suite.checks) <= {(one.image, one.name) for one in record.checks}:
             yield "lacks checks that the catalog lists"
+    if isinstance(record, Scanned) and record.packages < 1:
+        yield "looked at no package"
     if isinstance(record, Findings) and record.size != image.manifest.size:
         yield f"says that the image has {record.size} bytes, and it has {image.manifest.size}"
 

@@ -36,7 +36,7 @@ def signings_table(signings: "Sequence[Signing]") -> RenderableType:
     made = table("image", "statement", "", "manifest")
     for one in signings:
         said = WORDS[one.ended] + (f": {one.text}" if one.text else "")
-        made.add_row(one.image, one.kind, said, one.manifest.hex[:12] if one.manifest else "")
+        made.add_row(one.image, one.kind, Text(said), one.manifest.hex[:12] if one.manifest else "")
     return made
 
 
@@ -57,7 +57,7 @@ def evidence_table(found: "Evidence") -> RenderableType:
     """A statement a row; below, what does not count and why."""
     made = table("statement", "says", "signed by", "of")
     for signed in found.counted:
-        made.add_row(kind(signed.record), says(signed.record), signed.key.name, when(signed.record))
+        made.add_row(kind(signed.record), Text(says(signed.record)), signed.key.name, when(signed.record))
     for signed in found.signatures:
         made.add_row("signature", "the digest is ours", signed.key.name, "")
     lines = [f"does not count: {one.manifest[:19]}… {one.text}" for one in found.ignored]

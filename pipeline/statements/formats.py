@@ -84,7 +84,8 @@ def subject_digest(statement: Statement) -> str:
     subjects = statement.get("subject")
     if not isinstance(subjects, list) or len(subjects) != 1 or not isinstance(subjects[0], Mapping):
         raise InputError("is not about exactly one image")
-    digest = (subjects[0].get("digest") or {}).get("sha256")
+    digests = subjects[0].get("digest")
+    digest = digests.get("sha256") if isinstance(digests, Mapping) else None
     if not isinstance(digest, str):
         raise InputError("names no sha256 digest")
     return f"sha256:{digest}"
@@ -151,9 +152,10 @@ def _reader(kind: type[R], record: Callable[[Mapping[str, Any]], Any], make: Cal
     def reader(statement: Statement, predicate: Mapping[str, Any]) -> R:
         try:
             found = kind.model_validate_json(_json(record(predicate)))
-        except (ValidationError, KeyError, TypeError, AttributeError) as error:
+            made = make(found)
+        except (ValidationError, KeyError, TypeError, AttributeError, OverflowError) as error:
             raise InputError(f"is not a statement of ours: {_first(error)}") from error
-        if make(found) != predicate:
+        if made != predicate:
             raise InputError("says one thing in its standard fields and another in its record")
         if str(Pinned.parse(found.subject).digest) != subject_digest(statement):  # type: ignore[attr-defined]
             raise InputError("is about one image by its subject and about another by its record")
@@ -174,8 +176,9 @@ def _read_bom(statement: Statement, predicate: Mapping[str, Any]) -> Bom:
             raise ValueError("its timestamp names no zone")
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"is not a CycloneDX document that we can read: {error}") from error
-    subject = statement["subject"][0].get("name", "")
-    return Bom(subject=f"{subject}@{subject_digest(statement)}", components=components, finished=finished, document=predicate)
+    digest = subject_digest(statement)
+    subject = f"{statement['subject'][0].get('name', '')}@{digest}"
+    return Bom(subject=subject, components=components, finished=finished, document=predicate)
 
 
 _READERS: Mapping[str, Callable[[Statement, Mapping[str, Any]], Any]] = {

@@ -3,9 +3,12 @@
 import io
 
 import pytest
+from rich.console import Group
+from rich.text import Text
 
 from pipeline.console import Console
 from pipeline.errors import InputError
+from pipeline.report.tables import table
 
 
 def console(**environment: str) -> tuple[Console, io.StringIO]:
@@ -57,3 +60,19 @@ def test_a_long_line_is_not_broken() -> None:
     made, stream = console()
     made.say("x" * 500)
     assert stream.getvalue() == "x" * 500 + "\n"
+
+
+def test_what_images_and_registries_say_does_not_reach_the_terminal_as_commands() -> None:
+    made, stream = console()
+    made.show(Group(Text("a\x1b[2J\u202eb\ud800"), table("[x]\x07")))
+    made.say("c\x9bd\re")
+    assert "a\\x1b[2J\\u202eb\\ud800\n" in stream.getvalue()
+    assert stream.getvalue().endswith("c\\x9bd\\re\n")
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_a_table_keeps_its_colours_on_a_terminal() -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    Console(stderr=stream, environment={"TERM": "xterm"}).show(Text("failed", style="red"))
+    assert stream.getvalue() == "\x1b[31mfailed\x1b[0m\n"

@@ -61,9 +61,9 @@ def test_all_kinds_of_keys_that_cosign_makes_or_takes_are_known() -> None:
 
 def test_one_byte_of_what_was_signed_changes_everything() -> None:
     envelope = dsse.parse(bundle())
-    changed = dsse.Envelope(envelope.payload.replace(b":1", b":2"), envelope.signatures)
+    changed = dsse.Envelope(envelope.payload.replace(b":1", b":2"), envelope.signature)
     assert dsse.signer(changed, keys(CURVE)) is None
-    assert dsse.signer(dsse.Envelope(envelope.payload, ()), keys(CURVE)) is None
+    assert dsse.signer(dsse.Envelope(envelope.payload, b""), keys(CURVE)) is None
 
 
 def test_a_signature_over_the_bare_payload_or_another_type_is_none() -> None:
@@ -87,6 +87,10 @@ def test_a_signature_over_the_bare_payload_or_another_type_is_none() -> None:
         bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": [{"sig": 3}]}),
         bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": 3}),
         bundle(verificationMaterial=3),
+        bundle(STATEMENT, b"one", b"two"),
+        bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": []}),
+        bundle().decode().encode("utf-16"),
+        b"\xef\xbb\xbf" + bundle(),
         b"[" * 100_000,
     ],
 )
@@ -95,10 +99,32 @@ def test_what_is_no_bundle_is_refused(content: bytes) -> None:
         dsse.parse(content)
 
 
-@pytest.mark.parametrize("payload", [b"", b"[]", b'{"a":1,"a":2}', b'{"a":{"b":1,"b":1}}', b'{"a":NaN}', b"\xff", b"[" * 100_000])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"[]",
+        b'{"a":1,"a":2}',
+        b'{"a":1,"\\u0061":2}',
+        b'{"a":{"b":1,"b":1}}',
+        b'{"a":NaN}',
+        b'{"a":-1e999}',
+        b'{"a":' + b"1" * 5000 + b"}",
+        b'{"a":"\\uD800"}',
+        b'{"\\udfff":1}',
+        b"\xff",
+        b"[" * 100_000,
+        '{"a":1}'.encode("utf-16"),
+    ],
+    ids=lambda payload: payload[:12].hex(),
+)
 def test_a_payload_that_readers_would_read_differently_is_refused(payload: bytes) -> None:
     with pytest.raises(InputError):
-        dsse.statement(dsse.Envelope(payload, ()))
+        dsse.statement(payload)
+
+
+def test_characters_beyond_the_first_65536_are_no_halves() -> None:
+    assert dsse.statement(b'{"a":"\\ud83d\\ude00"}') == {"a": "\U0001f600"}
 
 
 def test_a_bundle_tells_whether_a_log_knows_of_it() -> None:

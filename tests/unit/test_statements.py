@@ -2,6 +2,8 @@
 
 import copy
 import json
+import random
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -111,6 +113,9 @@ MADE: list[tuple[Statable, Statement]] = [
 BY_NAME = pytest.mark.parametrize(("record", "statement"), MADE, ids=[type(record).__name__ for record, _ in MADE])
 
 
+TWICE = [{"digest": {"sha256": "a"}}] * 2
+
+
 def as_cosign_writes(statement: Statement) -> Any:
     """Through Go: whole floats lose their point, the type is v0.1."""
 
@@ -178,10 +183,40 @@ def test_what_none_of_ours_makes_is_refused(statement: Statement) -> None:
         statements.read(statement)
 
 
-@pytest.mark.parametrize("subject", [None, [], "x", [{}], [{"digest": {"sha512": "a"}}], [{"digest": {"sha256": "a"}}] * 2])
+@pytest.mark.parametrize("subject", [None, [], "x", [{}], [{"digest": {"sha512": "a"}}], [{"digest": ["a"]}], TWICE])
 def test_a_statement_is_about_exactly_one_digest(subject: Any) -> None:
     with pytest.raises(InputError):
         statements.subject_digest({"subject": subject})
+    with pytest.raises(InputError):
+        statements.read({**statements.bom_statement(SUBJECT, DOCUMENT), "subject": subject})
+
+
+def test_a_time_that_has_no_utc_is_refused() -> None:
+    early: Any = json.loads(json.dumps(statements.built_statement(BUILT)))
+    early["predicate"]["buildDefinition"]["internalParameters"]["started"] = "0001-01-01T00:00:00+14:00"
+    with pytest.raises(InputError, match="is not a statement of ours"):
+        statements.read(early)
+
+
+def test_whatever_is_put_into_a_statement_it_is_read_or_refused() -> None:
+    luck = random.Random(4)
+    made = [json.loads(json.dumps(statement)) for _, statement in MADE] + [statements.bom_statement(SUBJECT, DOCUMENT)]
+    for _ in range(2000):
+        with suppress(InputError):
+            statements.read(mutated(luck.choice(made), luck))
+
+
+def mutated(value: Any, luck: random.Random) -> Any:
+    """A copy with some things left out, and some that are others."""
+    if isinstance(value, dict):
+        return {name: other(one, luck) for name, one in value.items() if luck.random() > 0.02}
+    return [other(one, luck) for one in value] if isinstance(value, list) else value
+
+
+def other(value: Any, luck: random.Random) -> Any:
+    if luck.random() > 0.04:
+        return mutated(value, luck)
+    return luck.choice([None, True, 0, -1.5, 10**400, "", "x", SUBJECT, "0001-01-01T00:00:00+14:00", [], ["x"], {}, {"name": 1}])
 
 
 def test_a_lane_is_called_passed_only_when_it_did() -> None:

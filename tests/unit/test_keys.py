@@ -1,0 +1,132 @@
+"""Keys as policies and folders name them: each once, from the folder itself, and as it was committed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from pipeline import keys, policies
+from pipeline.command import Completed
+from pipeline.cosign import Cosign
+from pipeline.errors import InputError
+from pipeline.evidence import Key
+
+POLICY = Path(__file__).parents[2] / "policies"
+COMMIT = "e" * 40
+
+
+def pem() -> bytes:
+    public = ec.generate_private_key(ec.SECP256R1()).public_key()
+    return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def folder(root: Path, listed: str, **files: bytes) -> Path:
+    """The release policy as it ships with these keys; returns its path."""
+    (root / "keys").mkdir()
+    text = (POLICY / "release.yaml").read_text().replace("keys: []\n", f"keys:\n{listed}")
+    (root / "release.yaml").write_text(text)
+    (root / "exceptions.yaml").write_bytes((POLICY / "exceptions.yaml").read_bytes())
+    for name, content in files.items():
+        (root / "keys" / f"{name}.pub").write_bytes(content)
+    return root / "release.yaml"
+
+
+def git(status: str = "", code: int = 0) -> Any:
+    def run(*words: Any, **_: Any) -> Completed:
+        stdout = COMMIT if "rev-parse" in words else status
+        return Completed(argv=tuple(map(str, words)), code=code, stdout=stdout, stderr="", seconds=0.0)
+
+    return run
+
+
+def load(path: Path, run: Any = None, environment: Mapping[str, str] | None = None) -> policies.Loaded:
+    run = run or git()
+    cosign = Cosign(path=Path("cosign"), run=run)
+    return policies.load(path, pinned=None, cache=path.parent, cosign=cosign, run=run, environment=environment or {})
+
+
+CI = "  - {name: ci, roles: [ci], file: keys/ci.pub}\n"
+OLD = "  - {name: old, roles: [ci], file: keys/old.pub, revoked: true}\n"
+
+
+def test_one_key_cannot_be_revoked_under_one_name_and_count_under_another(tmp_path: Path) -> None:
+    content = pem()
+    for place, listed in enumerate((CI + OLD, OLD + CI)):
+        (root := tmp_path / str(place)).mkdir()
+        with pytest.raises(InputError, match="are one key"):
+            load(folder(root, listed, ci=content, old=content.replace(b"\n", b"\r\n")))
+
+
+def test_files_of_windows_are_read_and_have_a_digest_of_their_own(tmp_path: Path) -> None:
+    content = pem()
+    found = load(folder(tmp_path, CI, ci=content))
+    for path in (tmp_path / "release.yaml", tmp_path / "exceptions.yaml", tmp_path / "keys" / "ci.pub"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    windows = load(tmp_path / "release.yaml")
+    assert (windows.policy, windows.exceptions, windows.keys) == (found.policy, found.exceptions, found.keys)
+    assert windows.checkout.policy != found.checkout.policy
+
+
+@pytest.mark.parametrize("linked", ["keys/ci.pub", "exceptions.yaml", "release.yaml", "keys"])
+def test_what_is_a_link_is_refused_since_git_knows_the_link_alone(tmp_path: Path, linked: str) -> None:
+    (root := tmp_path / "policies").mkdir()
+    path = folder(root, CI, ci=pem())
+    (root / linked).rename(tmp_path / "elsewhere")
+    (root / linked).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="is a link"):
+        load(path)
+
+
+def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
+    (root := tmp_path / "policies").mkdir()
+    folder(root, CI, ci=pem())
+    (tmp_path / "link").symlink_to(root)
+    assert load(tmp_path / "link" / "release.yaml").checkout.clean
+
+
+def test_a_key_that_is_not_there_or_none_is_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path, CI)
+    with pytest.raises(InputError, match=r"keys/ci\.pub` cannot be read"):
+        load(path)
+    (tmp_path / "keys" / "ci.pub").write_text("no key")
+    with pytest.raises(InputError, match="the key `ci` is no public key"):
+        load(path)
+
+
+def test_what_git_calls_changed_or_cannot_tell_is_not_as_committed(tmp_path: Path) -> None:
+    path = folder(tmp_path, CI, ci=pem())
+    assert load(path).checkout.clean
+    assert not load(path, git("?? policies/keys/ci.pub\n")).checkout.clean
+    assert not load(path, git(code=128)).checkout.clean
+
+
+def test_the_digest_changes_with_policy_exceptions_and_keys(tmp_path: Path) -> None:
+    path = folder(tmp_path, CI, ci=pem())
+    digests = {load(path).checkout.policy}
+    for each in (path, tmp_path / "exceptions.yaml"):
+        each.write_text(each.read_text() + "# more\n")
+        digests.add(load(path).checkout.policy)
+    (tmp_path / "keys" / "ci.pub").write_bytes(pem())
+    assert len(digests | {load(path).checkout.policy}) == 4
+
+
+def test_a_folder_names_keys_by_their_roles_and_one_key_may_have_several(tmp_path: Path) -> None:
+    both, other = pem(), pem()
+    for name, content in {"ci": both, "gpu-2026": both, "release": other}.items():
+        (tmp_path / f"{name}.pub").write_bytes(content)
+    assert [key for key, _ in keys.in_folder(tmp_path)] == [
+        Key(name="ci gpu-2026", roles=frozenset({"ci", "gpu"})),
+        Key(name="release", roles=frozenset({"release"})),
+    ]
+
+
+@pytest.mark.parametrize("name", ["cosign.pub", "c\u0456.pub", "CI.pub", "cigpu.pub"])
+def test_a_name_that_begins_with_no_role_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(pem())
+    with pytest.raises(InputError, match="begins with no role"):
+        keys.in_folder(tmp_path)
+    with pytest.raises(InputError, match=r"there is no `\*.pub`"):
+        keys.in_folder(tmp_path / "nothing")
