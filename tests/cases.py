@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,12 @@ keys:
 
 def strict(**changes: Any) -> Policy:
     """The release policy as it ships, with keys; `changes` name its fields."""
-    found = policy.parse(RELEASE.read_bytes().replace(b"keys: []\n", LISTED.encode()), "release.yaml")
-    return found.model_copy(update=changes)
+    return _release().model_copy(update=changes)
+
+
+@cache
+def _release() -> Policy:
+    return policy.parse(RELEASE.read_bytes().replace(b"keys: []\n", LISTED.encode()), "release.yaml")
 
 
 def times(at: datetime = YESTERDAY) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def unreadable(_: Policy, case: Case) -> Iterator[Said]:
     """What cannot be had may have been a failure."""
     for one in case.evidence.because(Why.UNREADABLE):
         where = case.evidence.subject.repository
-        address = f"https://{where.host}/v2/{where.path}/manifests/{one.manifest}"
+        address = f"{'http' if where.loopback else 'https'}://{where.host}/v2/{where.path}/manifests/{one.manifest}"
         yield Fault(
             message=f"`{one.manifest}` is attached and cannot be had: {one.text}",
             solution=f"mend the registry; or `curl -X DELETE {address}`, then `nox -s test scan sign -- {case.image}`",
@@ -112,7 +112,8 @@ def build(policy: Policy, case: Case) -> Iterator[Said]:
     """What was built is what this checkout describes."""
     built, again = case.evidence.one(Built), f"`nox -s build sign -- {case.image}`"
     if built is None:
-        yield Fault(message="nothing that counts says how it was built", solution=again)
+        rebuild = f"`nox -s build -- {case.image} --rebuild`, then `nox -s sign -- {case.image}`"
+        yield Fault(message="nothing that counts says how it was built", solution=rebuild)
         return
     if built.image != case.image:
         yield Fault(message=f"it was built as `{built.image}`", solution=again)

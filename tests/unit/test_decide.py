@@ -108,6 +108,7 @@ def test_junk_by_whoever_may_push_neither_blocks_nor_helps(why: Why) -> None:
     assert isinstance(decision, Allowed)
     assert sum("does not count" in note for note in decision.notes) == 4
     assert any(note.endswith("57 more") for note in decision.notes)
+    assert not any(note.endswith("more") for note in decide(strict(), beside(*junk[:3])).notes)
     assert refused(cases.case([*without(Built), *junk])) == ["build"]
 
 

@@ -68,7 +68,11 @@ def test_a_key_of_another_role_signs_nothing(record: object, role: str) -> None:
 
 def test_a_revoked_key_signs_nothing() -> None:
     key = replace(KEYS["ci"], revoked=True)
-    assert why(evidence(signed(built(), key), signed(None, key))) == [Why.REVOKED, Why.REVOKED]
+    found = evidence(signed(built(), key), signed(None, key))
+    assert [(one.why, one.text) for one in found.ignored] == [
+        (Why.REVOKED, "a build is signed by `ci`, which is revoked"),
+        (Why.REVOKED, "a signature is signed by `ci`, which is revoked"),
+    ]
 
 
 def test_a_statement_of_another_image_does_not_count() -> None:
@@ -84,6 +88,7 @@ def test_a_signed_statement_of_another_kind_is_no_signature_of_the_digest() -> N
     # what a bare `cosign verify` accepts: any attestation by the key
     found = evidence(signed(None, kind="https://example.com/anything"))
     assert (found.signatures, why(found)) == ((), [Why.FOREIGN])
+    assert found.ignored[0].text == "`https://example.com/anything` is no statement of ours"
 
 
 def test_a_date_may_lie_five_minutes_ahead_and_no_second_more() -> None:
@@ -122,7 +127,7 @@ def test_the_newest_of_a_group_counts_in_whatever_order_they_come() -> None:
         (passed("cpu"), failed("cpu")),
         (failed("cpu"), failed("cpu", outcome=Outcome.ERROR)),
         (scanned(), scanned(vulnerabilities=[cases.weakness()])),
-        (findings(), findings(secrets=[Secret(rule="aws", severity="HIGH")])),
+        *((findings(), findings(secrets=[Secret(rule=rule, severity="HIGH")])) for rule in ("aws", "jwt", "npm", "pem", "slack")),
         (built(reproduced=True), built(reproduced=False)),
         (built(reproduced=False), built(reproduced=True, dirty=True)),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import policy
-from pipeline.errors import CatalogError, InputError
+from pipeline.errors import CatalogError
 from pipeline.policy import CODES
 from pipeline.policy.rules import RULES
 from tests import cases
@@ -75,8 +75,9 @@ def test_what_is_commented_in_the_files_that_ship_can_be_used() -> None:
 @pytest.mark.parametrize("content", [b"", b"# nothing\n", b"[]", b"null", b"{", b"\x00", b"\xff\xfe\xff", b"policy"])
 def test_what_is_empty_or_unreadable_refuses(content: bytes) -> None:
     for parse in (policy.parse, policy.parse_exceptions):
-        with pytest.raises(InputError):
+        with pytest.raises(CatalogError) as caught:
             parse(content, "p.yaml")
+        assert len(caught.value.problems) == 1
 
 
 @pytest.mark.parametrize("key", list(policy.Policy.model_fields))
@@ -169,6 +170,8 @@ def test_a_time_of_freeze_holds_its_last_day_and_does_not_end_before_it_begins()
     text = RELEASE.replace("freeze: []", "freeze: [{from: 2026-12-19, to: 2026-12-19, reason: x}]")
     (frozen,) = policy.parse(text.encode(), "p").freeze
     assert (frozen.begin, frozen.end) == (datetime(2026, 12, 19, tzinfo=UTC), datetime(2026, 12, 20, tzinfo=UTC))
+    moment = "2026-12-19T12:00:00Z"
+    assert "`freeze[0]` ends before it begins" in faults(text.replace("2026-12-19", moment))[0]
     assert "`freeze[0]` ends before it begins" in faults(text.replace("to: 2026-12-19", "to: 2026-12-17"))[0]
 
 

@@ -20,6 +20,8 @@ DAY = timedelta(days=1)
 
 def test_an_empty_list_of_packages_is_none() -> None:
     assert refused(instead(cases.bom(components={})), strict(bom="show")) == ["bom", "claims"]
+    assert reasons(cases.case(without(Bom)))[0].message == "nothing that counts lists its packages"
+    assert reasons(instead(cases.bom(components={})))[0].message == "the list of its packages is empty"
     assert refused(cases.case(without(Bom))) == ["bom"]
     assert refused(cases.case(without(Bom)), strict(bom="show")) == []
     assert not state(cases.case(without(Bom)), "bom", strict(bom="show")).assessed
@@ -44,6 +46,7 @@ def test_a_scan_of_nothing_is_never_clean() -> None:
     asked = scan_asked(required=False)
     assert refused(instead(cases.scanned(packages=0))) == ["scan"]
     assert refused(instead(cases.scanned(packages=0)), asked) == ["scan"]
+    assert refused(instead(cases.scanned(packages=1))) == []
 
 
 def test_a_scan_that_is_not_required_is_shown_as_not_assessed() -> None:
@@ -66,7 +69,8 @@ def test_a_scan_that_is_not_required_is_shown_as_not_assessed() -> None:
         ({}, []),
         ({"published": NOW - timedelta(days=14) - SECOND}, ["vulnerabilities"]),
         ({"published": None}, ["vulnerabilities"]),
-        ({"published": NOW + timedelta(days=99)}, ["vulnerabilities"]),
+        ({"published": NOW + timedelta(minutes=5)}, []),
+        ({"published": NOW + timedelta(minutes=5) + SECOND}, ["vulnerabilities"]),
         ({"severity": "CRITICAL", "published": NOW - timedelta(days=3)}, []),
         ({"severity": "CRITICAL", "published": NOW - timedelta(days=3) - SECOND}, ["vulnerabilities"]),
         ({"severity": "MEDIUM", "published": None}, []),
@@ -108,7 +112,9 @@ def test_a_system_without_advisories_refuses_or_is_shown() -> None:
 def test_packages_without_advisories_are_shown_or_refuse() -> None:
     (reason,) = reasons(cases.case(), strict(unassessed="refuse"))
     assert (reason.rule, reason.finding) == ("unassessed", "nvidia-cudnn-cu12 9.1.0.70")
-    assert any(note.startswith("unassessed: without advisories (1)") for note in decide(strict(), cases.case()).notes)
+    ten, eleven = (decide(strict(), instead(cases.scanned(unassessed=["p 1"] * count))).notes[0] for count in (10, 11))
+    assert ten == "unassessed: without advisories (10): " + ", ".join(["p 1"] * 10)
+    assert eleven == "unassessed: without advisories (11): " + ", ".join(["p 1"] * 10) + " and 1 more"
 
 
 # licences, secrets
@@ -133,6 +139,11 @@ def test_a_licence_is_refused_by_category_or_name(refuse: str, name: str, catego
     found = instead(cases.findings(licences=[Licence(name=name, category=category, package="p")]))
     asked = strict(licences=strict().licences.model_copy(update={"refused": (refuse,)}))
     assert refused(found, asked) == (["licences"] if bad else [])
+
+
+def test_a_refused_licence_is_excepted_by_its_name() -> None:
+    licences = [Licence(name=name, category="forbidden", package="p") for name in ("SSPL-1.0", "")]
+    assert [reason.finding for reason in reasons(instead(cases.findings(licences=licences)))] == ["SSPL-1.0", "p"]
 
 
 def test_a_secret_refuses_or_is_shown() -> None:
@@ -165,6 +176,9 @@ def test_an_image_grows_no_more_than_granted_since_the_last_release() -> None:
     assert refused(cases.case(released_size=909_090), asked) == ["size"]
     assert refused(cases.case(released_size=2_000_000), asked) == []
     assert refused(cases.case(released_size=0), asked) == ["size"]
+    quarter = strict(size=Size(growth="25 %"))  # type: ignore[arg-type]
+    assert refused(cases.case(released_size=800_000), quarter) == []
+    assert refused(cases.case(released_size=799_999), quarter) == ["size"]
 
 
 def test_a_candidate_soaks() -> None:

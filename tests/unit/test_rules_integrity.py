@@ -98,6 +98,8 @@ def test_only_the_policys_own_keys_count_as_it_lists_them() -> None:
     listed = strict().keys
     late = strict(keys=(listed[0].model_copy(update={"revoked": True}), *listed[1:]))
     assert "signature" in refused(cases.case(), late)
+    messages = [reason.message for reason in reasons(cases.case([]), late)]
+    assert "the policy lists no key of the role `ci`, so nothing that one signed can count" in messages
 
 
 # build
@@ -123,6 +125,13 @@ def test_other_inputs_are_named() -> None:
     inputs = {"file:Dockerfile": "9", "claim:torch": "2", "parent:base": "3"}
     (reason,) = reasons(instead(cases.built(input_hash="f" * 64, inputs=inputs)))
     assert reason.message == "it was built from other inputs: `file:Dockerfile`, `parent:base`"
+    known = {"file:Dockerfile": "1", "claim:torch": "2"}
+    (five,) = reasons(instead(cases.built(input_hash="f" * 64, inputs=known | {f"file:{name}": "0" for name in "abcde"})))
+    assert five.message.endswith(": `file:a`, `file:b`, `file:c`, `file:d`, `file:e`")
+    (six,) = reasons(instead(cases.built(input_hash="f" * 64, inputs=known | {f"file:{name}": "0" for name in "abcdef"})))
+    assert six.message.endswith("`file:e` and 1 more")
+    (none,) = reasons(instead(cases.built(input_hash="f" * 64)))
+    assert none.message == f"it was built from other inputs: `{'f' * 64}`"
 
 
 def test_a_policy_may_ask_for_two_builds_or_none_from_a_commit() -> None:

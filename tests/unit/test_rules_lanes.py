@@ -123,6 +123,9 @@ def test_a_lane_that_is_not_required_is_shown_as_not_assessed() -> None:
     assert refused(found, asked) == []
     ruled = state(found, "lanes", asked)
     assert (ruled.held, ruled.assessed, ruled.reasons) == (False, False, ("lane `gpu` is not required, and has no pass",))
+    assert state(cases.case(), "lanes", asked).held
+    assert not state(instead(passed("gpu", checks=[])), "lanes", asked).assessed
+    assert not state(instead(failed("gpu")), "lanes", asked).assessed
 
 
 # failing lanes
@@ -157,7 +160,17 @@ def test_a_pass_on_one_kind_of_gpu_hides_no_failure_on_another() -> None:
 
 
 def test_a_failure_on_a_gpu_that_nobody_asked_for_refuses() -> None:
-    assert refused(beside(signed(failed("gpu", gpus=T4)))) == ["failing-lane"]
+    (reason,) = reasons(beside(signed(failed("gpu", gpus=T4))))
+    assert (reason.rule, reason.message) == ("failing-lane", "lane `gpu` failed on Tesla T4: matmul: 3 is not 4")
+
+
+def test_a_failure_without_a_reason_names_the_checks_that_failed() -> None:
+    checks = [
+        Checked(image="base", name="matmul", outcome=Outcome.FAILED, reason="3 is not 4"),
+        Checked(image="nlp", name="bert", outcome=Outcome.PASSED, reason="slow"),
+    ]
+    (reason,) = reasons(beside(signed(failed("gpu", gpus=T4, checks=checks, reason=""))))
+    assert reason.message == "lane `gpu` failed on Tesla T4: matmul: 3 is not 4"
 
 
 def test_a_newer_pass_of_older_checks_hides_no_failure_of_todays() -> None:
@@ -191,6 +204,14 @@ def test_a_claim_that_neither_a_component_nor_a_check_knows_refuses() -> None:
 def test_a_claim_with_a_check_of_its_name_is_proved_by_it_with_this_claim() -> None:
     assert refused(instead(passed("cpu", claims={**cases.CLAIMS, "cuda": "12.1"}))) == ["claims"]
     assert refused(cases.case(expected=cases.expected(claims={"cuda": "12.1"}))) == ["claims"]
+
+
+def test_a_claims_check_that_has_not_passed_proves_nothing_though_all_others_have() -> None:
+    checks = [
+        Checked(image="base", name="cuda", outcome=Outcome.NOT_RUN),
+        Checked(image="nlp", name="imports", outcome=Outcome.PASSED),
+    ]
+    assert refused(instead(passed("cpu", checks=checks))) == ["lanes", "claims"]
 
 
 def test_a_claim_is_not_assessed_where_its_lane_need_not_run() -> None:
