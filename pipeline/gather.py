@@ -11,7 +11,7 @@ from datetime import datetime
 from pipeline import dsse, statements
 from pipeline.errors import InputError, NotThere, TooLarge, ToolFailed
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
-from pipeline.oci import Descriptor, Digest, Manifest, Pinned
+from pipeline.oci import OCI_EMPTY, Descriptor, Digest, Manifest, Pinned
 from pipeline.registry import Registry
 
 ATTACHED = 500
@@ -19,7 +19,8 @@ ATTACHED = 500
 STATEMENT_LIMIT = 16 * 2**20
 """Bytes of a bundle: the list of packages of a large image has one or two million."""
 AT_ONCE = 8
-
+MAYBE = (dsse.BUNDLE_TYPE, OCI_EMPTY, "")
+"""What a list says of bundles; older writers of stand-in lists name the type of the empty configuration, or none."""
 
 Keys = Sequence[tuple[Key, dsse.PublicKey]]
 
@@ -32,10 +33,12 @@ def gather(pinned: Pinned, keys: Keys, registry: Registry, *, now: datetime) -> 
 def found(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:
     """All that is attached to `pinned`, whether it counts or not; raises as `gather` does."""
     registry.raw_manifest(pinned)
-    entries = registry.referrers(pinned)
+    listed = registry.referrers(pinned)
+    entries = [entry for entry in listed if entry.artifact_type in MAYBE]
+    others = [_foreign(entry) for entry in listed if entry.artifact_type not in MAYBE]
     left = [_unread(entry, f"is one of more than {ATTACHED} on this image") for entry in entries[ATTACHED:]]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        return (*pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]), *left)
+        return (*pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]), *left, *others)
 
 
 def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descriptor], Signed | Ignored]:
@@ -77,13 +80,24 @@ def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:
     key = dsse.signer(envelope, keys)
     if key is None:
         return Ignored(manifest=str(manifest), why=Why.UNSIGNED, text="is signed by none of the keys")
+    kind = ""
     try:
         statement = dsse.statement(envelope.payload)
-        subject, kind = statements.subject_digest(statement), str(statement.get("predicateType"))
+        kind = str(statement.get("predicateType"))
+        subject = statements.subject_digest(statement)
         record = None if kind == statements.SIGNATURE else statements.read(statement)
     except InputError as error:
-        return Ignored(manifest=str(manifest), why=Why.FOREIGN, text=f"is signed by `{key.name}`, but {error.message}")
+        return Ignored(manifest=str(manifest), why=_why(kind, key), text=f"is signed by `{key.name}`, but {error.message}")
     return Signed(manifest=manifest, key=key, subject=subject, record=record, predicate_type=kind)
+
+
+def _why(kind: str, key: Key) -> Why:
+    """One of our keys said something of our kind that we cannot read: a newer pipeline's failure must not be hidden by that."""
+    return Why.UNREADABLE if kind in statements.OURS and not key.revoked else Why.FOREIGN
+
+
+def _foreign(entry: Descriptor) -> Ignored:
+    return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=f"is `{entry.artifact_type}`, and no bundle")
 
 
 def _unread(entry: Descriptor, text: str) -> Ignored:

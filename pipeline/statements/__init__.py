@@ -3,6 +3,7 @@
 from pipeline.statements.formats import (
     CYCLONEDX,
     FINDINGS,
+    OURS,
     PROVENANCE,
     SIGNATURE,
     STATEMENT_TYPES,
@@ -47,6 +48,7 @@ __all__ = [
     "CYCLONEDX",
     "FINDINGS",
     "NOT_SELECTED",
+    "OURS",
     "PROVENANCE",
     "SIGNATURE",
     "STATEMENT_TYPES",

@@ -191,6 +191,10 @@ _READERS: Mapping[str, Callable[[Statement, Mapping[str, Any]], Any]] = {
 }
 
 
+OURS = frozenset(_READERS)
+"""The predicate types of what we sign, the plain signature aside."""
+
+
 def _statement(subject: str, predicate_type: str, predicate: Mapping[str, Any]) -> Statement:
     pinned = Pinned.parse(subject)
     return {
