@@ -60,7 +60,10 @@ def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descrip
 
 
 def _content(pinned: Pinned, entry: Descriptor, registry: Registry) -> bytes:
-    """The bundle that a referrer holds; what it is, is told by its manifest alone, since the list may be written by anyone."""
+    """The bundle that a referrer holds; what it is, is told by its manifest alone, since the list may be written by anyone.
+
+    So may the manifest: a size in it is not believed, and what a registry need not hold cannot be missing.
+    """
     body, _ = registry.raw_manifest(pinned.repository.at(entry.digest))
     try:
         manifest = Manifest.parse(body)
@@ -68,7 +71,9 @@ def _content(pinned: Pinned, entry: Descriptor, registry: Registry) -> bytes:
         raise InputError("is no manifest of a bundle") from error
     if manifest.artifact_type != dsse.BUNDLE_TYPE or [layer.media_type for layer in manifest.layers] != [dsse.BUNDLE_TYPE]:
         raise InputError(f"is `{manifest.artifact_type or 'of no type'}`, and no bundle")
-    return registry.blob(pinned.repository, manifest.layers[0], limit=STATEMENT_LIMIT)
+    if manifest.layers[0].elsewhere:
+        raise InputError("keeps its bundle elsewhere")
+    return registry.content(pinned.repository, manifest.layers[0].digest, limit=STATEMENT_LIMIT)
 
 
 def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:

@@ -161,6 +161,8 @@ class Descriptor:
     size: int
     annotations: Mapping[str, str] = field(default_factory=dict)
     artifact_type: str = ""
+    elsewhere: bool = False
+    """Whether it names other places that have it: then a registry takes the manifest without holding this."""
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,7 @@ def _descriptor(data: Mapping[str, Any]) -> Descriptor:
     if type(size) is not int or size < 0:
         raise ValueError(f"{size!r} is not a size")
     annotations, kind = _texts(data.get("annotations")), _text(data.get("artifactType"))
-    return Descriptor(_text(data["mediaType"]), Digest(data["digest"]), size, annotations, kind)
+    return Descriptor(_text(data["mediaType"]), Digest(data["digest"]), size, annotations, kind, bool(data.get("urls")))
 
 
 def _text(value: Any) -> str:

@@ -69,6 +69,10 @@ class Registry:
         """A verified blob; one of more than `limit` bytes raises `TooLarge` and is not read."""
         return reading.blob(self._wire, repository, descriptor, limit)
 
+    def content(self, repository: Repository, digest: Digest, *, limit: int = BLOB_LIMIT) -> bytes:
+        """The bytes with this digest, for whom no manifest is trusted to tell their size; more than `limit` raise `TooLarge`."""
+        return reading.content(self._wire, repository, digest, limit)
+
     def stream(self, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
         """A blob in pieces; raises `ToolFailed` at the end unless size and digest are the descriptor's."""
         return reading.stream(self._wire, repository, descriptor)

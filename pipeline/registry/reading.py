@@ -71,6 +71,18 @@ def blob(wire: Wire, repository: Repository, descriptor: Descriptor, limit: int)
     return b"".join(stream(wire, repository, descriptor))
 
 
+def content(wire: Wire, repository: Repository, digest: Digest, limit: int) -> bytes:
+    """The bytes with this digest, whatever a manifest says of their size; raises `TooLarge` for more than `limit`."""
+    what = f"`{repository}@{digest}`"
+    with wire.ask("GET", repository, f"blobs/{digest}") as answer:
+        if answer.status_code != 200:
+            wire.fail(answer, f"{what} cannot be read", repository)
+        found = answers.body(answer, what, limit)
+    if Digest.of(found) != digest:
+        raise ToolFailed(f"{what} arrived damaged: it has another digest")
+    return found
+
+
 def tags(wire: Wire, repository: Repository) -> tuple[str, ...]:
     """All tags of a repository, none when the registry does not know it."""
     found: list[str] = []
