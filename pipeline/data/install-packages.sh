@@ -6,6 +6,8 @@
 set -eu
 context=${0%/*}
 export DEBIAN_FRONTEND=noninteractive DEBCONF_NONINTERACTIVE_SEEN=true LC_ALL=C HOME=/root
+# A configuration file that the image has already stays, also where a package asks for it by ucf; asked, that notes a random name.
+export UCF_FORCE_CONFFOLD=1
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin
 SOURCE_DATE_EPOCH=$(cat "$context/epoch")
 export SOURCE_DATE_EPOCH
