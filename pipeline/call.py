@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import surroundings
+from pipeline import names, surroundings
 from pipeline.catalog import Catalog
 from pipeline.command import Runner
 from pipeline.console import Console
@@ -19,6 +19,8 @@ from pipeline.settings import Settings
 from pipeline.survey import Survey, survey
 
 if TYPE_CHECKING:
+    from pipeline.cosign import Cosign
+    from pipeline.policies import Loaded
     from pipeline.setup import Ready
 
 
@@ -63,6 +65,30 @@ def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
 def survey_of(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
     """The plan of the images named on the command line."""
     return survey(call.settings, catalog, call.registry, call.images, rebuild=rebuild, story=call.console)
+
+
+def cosign_of(call: Call, catalog: Catalog) -> "Cosign":
+    """cosign, got when it lacks."""
+    from pipeline.cosign import Cosign
+
+    ready = ready_for(call, catalog, "cosign")
+    return Cosign(path=ready.tools["cosign"].path, run=call.run)
+
+
+def policy_of(call: Call, catalog: Catalog) -> "Loaded":
+    """The policy that was named; else the local one for candidates on loopback, and the release policy for all others."""
+    from pipeline import policies
+
+    chosen = getattr(call.arguments, "policy", None) or call.environment.get(names.ENV_POLICY)
+    usual = "local.yaml" if catalog.candidate_repository.loopback else "release.yaml"
+    return policies.load(
+        Path(chosen) if chosen else call.settings.root / "policies" / usual,
+        pinned=call.environment.get(names.ENV_POLICY_DIGEST) or None,
+        cache=call.settings.cache,
+        cosign=lambda: cosign_of(call, catalog),
+        run=call.run,
+        environment=call.environment,
+    )
 
 
 def reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:

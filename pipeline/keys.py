@@ -4,7 +4,7 @@ On a laptop one development key has all roles. It protects nothing (it has no pa
 only a policy that says `development: true` accepts it, and it is never made for anything but a registry on loopback.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -21,7 +21,12 @@ MAKE = "`cosign generate-key-pair --output-key-prefix {0}`: `{0}.pub` into `poli
 
 
 def listed(
-    keys: Sequence[ListedKey], files: Mapping[str, bytes], *, cache: Path, cosign: Cosign, environment: Mapping[str, str]
+    keys: Sequence[ListedKey],
+    files: Mapping[str, bytes],
+    *,
+    cache: Path,
+    cosign: Callable[[], Cosign],
+    environment: Mapping[str, str],
 ) -> Keys:
     """The public keys that a policy names, those in files from `files`; raises `InputError` for one that is none.
 
@@ -32,7 +37,7 @@ def listed(
         if one.file:
             content = files[one.file]
         elif one.kms:
-            content = cosign.public(PrivateKey(reference=one.kms, environment=environment))
+            content = cosign().public(PrivateKey(reference=one.kms, environment=environment))
         else:
             content = _bytes(_development(cache, "pub"), "the development key", hint="`nox -s sign` makes one")
         public = _public(content, one.name)

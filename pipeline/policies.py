@@ -1,6 +1,6 @@
 """A policy as it lies in a folder, with its exceptions and keys: its digest, and whether all of it is as committed."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,13 @@ class Loaded:
     checkout: Checkout
 
 
-def load(path: Path, *, pinned: str | None, cache: Path, cosign: Cosign, run: Run, environment: Mapping[str, str]) -> Loaded:
-    """The policy in the file `path`, the exceptions and keys beside it; raises `InputError` with all faults."""
+def load(
+    path: Path, *, pinned: str | None, cache: Path, cosign: Callable[[], Cosign], run: Run, environment: Mapping[str, str]
+) -> Loaded:
+    """The policy in the file `path`, the exceptions and keys beside it; raises `InputError` with all faults.
+
+    `cosign` is asked for only where a key lies in a service.
+    """
     folder = path.parent
     contents = {path.name: _bytes(folder, path.name), EXCEPTIONS: _bytes(folder, EXCEPTIONS)}
     found = policy.parse(contents[path.name], str(path))

@@ -55,16 +55,14 @@ def survey(
     """What there is to do for the images named (all when none is), with one list of tags and a look at each candidate.
 
     Raises `TagConflict` when a candidate's tag holds something that was built from other inputs; registry errors pass
-    through, since what cannot be asked is not absent. On loopback the label is enough to reuse a candidate; elsewhere
-    anybody who may push could have written it, and until its provenance is verified too the story warns of that.
+    through, since what cannot be asked is not absent. A label is what anybody who may push could have written:
+    whoever reuses a candidate of a registry that others write to asks who vouches for it (`vouching`).
     """
     hashes = context.hashes(settings, catalog, selection)
     for name in hashes:
         if path := context.overlay(settings, catalog, catalog.images[name]):
             story.say(f"`{name}` is made from `{path}`, in place of the packages that its own lock names")
     existing = _existing(catalog, hashes, registry)
-    if existing and not catalog.candidate_repository.loopback:
-        story.warn(f"candidates in `{catalog.candidate_repository}` are reused by their label; who built them is not verified")
     return Survey(catalog=catalog, hashes=hashes, steps=plan.make(catalog, hashes, existing, selection, rebuild=rebuild))
 
 

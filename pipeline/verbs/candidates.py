@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pipeline import context, plan
-from pipeline.call import Call, hand_out, reaching, ready_for, summarise, survey_of
+from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected, worst
 from pipeline.survey import Survey, survey
@@ -42,10 +42,21 @@ def build_verb(call: Call) -> int:
     )
     twice = call.arguments.twice
     with call.console.fold("building"):
-        results = build.build(lambda: survey_of(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
+        results = build.build(lambda: _vouched(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
     hand_out(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
     return worst([result.exit_code for result in results])
+
+
+def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
+    """The plan; what it reuses was built by somebody whom the policy accepts, where others may write too."""
+    found = survey_of(call, catalog, rebuild=rebuild)
+    reused = [step for step in found.steps if step.action == "reuse"]
+    if reused and not catalog.candidate_repository.loopback:
+        from pipeline.vouching import vouched
+
+        vouched(reused, catalog, policy_of(call, catalog).keys, call.registry, now=call.now())
+    return found
 
 
 def test_verb(call: Call) -> int:

@@ -1,11 +1,10 @@
 """`sign` and `verify`: what is known of an image becomes signed statements, and they a verdict."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import context, names, plan
-from pipeline.call import Call, print_json, ready_for, summarise
+from pipeline import context, names, plan, releases
+from pipeline.call import Call, cosign_of, policy_of, print_json, ready_for, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.inputs import InputHash
@@ -14,7 +13,7 @@ from pipeline.survey import survey
 from pipeline.verbs.candidates import existing
 
 if TYPE_CHECKING:
-    from pipeline.cosign import Cosign, PrivateKey
+    from pipeline.cosign import PrivateKey
     from pipeline.evidence import Evidence, Role
     from pipeline.policies import Loaded
     from pipeline.policy import Allowed, Expected, Refused
@@ -27,7 +26,7 @@ def sign_verb(call: Call) -> int:
 
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
-    cosign, loopback = _cosign(call, catalog), catalog.candidate_repository.loopback
+    cosign, loopback = cosign_of(call, catalog), catalog.candidate_repository.loopback
 
     def key(role: "Role") -> "PrivateKey":
         given = {each: call.environment.get(variable, "") for each, variable in names.ENV_KEY.items()}
@@ -69,8 +68,8 @@ def verify_verb(call: Call) -> int:
     if call.arguments.keys:
         return _verify_alone(call)
     catalog = context.load(call.settings)
-    cosign = _cosign(call, catalog)
-    loaded = _policy(call, catalog, cosign)
+    ready_for(call, catalog, "registry")
+    loaded = policy_of(call, catalog)
     subjects = _subjects(call, catalog)
     hashes = context.hashes(call.settings, catalog, [image for image, _ in subjects])
     decisions = [_decided(call, catalog, image, pinned, loaded, hashes) for image, pinned in subjects]
@@ -114,32 +113,24 @@ def _decided(
         now=now,
         registry_loopback=pinned.repository.loopback,
         checkout=loaded.checkout,
+        released_size=_released_size(call, catalog, image),
         exceptions=loaded.exceptions,
     )
     return decide(loaded.policy, case), evidence
+
+
+def _released_size(call: Call, catalog: Catalog, image: str) -> int | None:
+    """Compressed bytes of the image's last release; none where there is none."""
+    repository = catalog.release_repository
+    last = releases.highest(call.registry.tags(repository), catalog.line, catalog.images[image].variant)
+    digest = call.registry.resolve(repository.tag(str(last))) if last else None
+    return call.registry.manifest(repository.at(digest)).size if digest else None
 
 
 def _allowed(decision: "Allowed | Refused") -> bool:
     from pipeline.policy import Allowed
 
     return isinstance(decision, Allowed)
-
-
-def _policy(call: Call, catalog: Catalog, cosign: "Cosign") -> "Loaded":
-    """The policy that was named; else the local one for candidates on loopback, and the release policy for all others."""
-    from pipeline import policies
-
-    chosen = call.arguments.policy or call.environment.get(names.ENV_POLICY)
-    usual = "local.yaml" if catalog.candidate_repository.loopback else "release.yaml"
-    path = Path(chosen) if chosen else call.settings.root / "policies" / usual
-    return policies.load(
-        path,
-        pinned=call.environment.get(names.ENV_POLICY_DIGEST) or None,
-        cache=call.settings.cache,
-        cosign=cosign,
-        run=call.run,
-        environment=call.environment,
-    )
 
 
 def _expected(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Expected":
@@ -183,10 +174,3 @@ def _resolved(call: Call, text: str) -> Pinned:
 def _pinned(catalog: Catalog, step: plan.Step) -> Pinned:
     assert step.digest is not None
     return catalog.candidate_repository.at(step.digest)
-
-
-def _cosign(call: Call, catalog: Catalog) -> "Cosign":
-    from pipeline.cosign import Cosign
-
-    ready = ready_for(call, catalog, "registry", "cosign")
-    return Cosign(path=ready.tools["cosign"].path, run=call.run)

@@ -13,7 +13,7 @@ from pipeline.errors import PipelineError, TagConflict
 from pipeline.explain import Explanation, explain
 from pipeline.inputs import InputHash
 from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest
-from pipeline.oci import Config, Digest, Pinned, Repository, Tagged
+from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.story import Silent
@@ -129,25 +129,6 @@ def test_a_lock_from_the_cache_is_said_once(stage: Stage) -> None:
     overlay.write_text(lock)
     stage.survey()
     assert stage.story.said == [f"`os` is made from `{overlay}`, in place of the packages that its own lock names"]
-
-
-def test_elsewhere_than_on_loopback_reuse_by_label_is_warned_of(stage: Stage) -> None:
-    class Elsewhere:
-        def tags(self, repository: Repository) -> tuple[str, ...]:
-            return (stage.tag("image-1"),)
-
-        def resolve(self, tagged: Tagged) -> Digest | None:
-            return Digest.of(b"")
-
-        def config(self, pinned: Pinned) -> Config:
-            labels = {names.LABEL_INPUT_HASH: stage.hashes["image-1"].value}
-            return Config((), "", labels, (), (), (), "", (), "linux/amd64")
-
-    catalog = stage.catalog.model_copy(update={"candidates": "harbor.example.com/ml"})
-    survey(stage.settings, catalog, Elsewhere(), story=stage.story)
-    assert stage.story.warned == [
-        "candidates in `harbor.example.com/ml/generated` are reused by their label; who built them is not verified"
-    ]
 
 
 def test_explain_names_what_differs_from_the_closest_candidate(stage: Stage) -> None:

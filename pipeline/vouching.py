@@ -1,0 +1,37 @@
+"""Who vouches for a candidate that is about to be reused: on a registry that others write to, a label alone does not.
+
+Anybody who may push can write a label. So a candidate counts only with a verified `Built` of its inputs, by a key that the
+release policy accepts; otherwise the run stops and says what is there.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from pipeline.catalog import Catalog
+from pipeline.errors import TagConflict
+from pipeline.gather import Keys, gather
+from pipeline.oci import Pinned
+from pipeline.plan import Step
+from pipeline.registry import Registry
+from pipeline.statements import Built
+
+
+def vouched(steps: Sequence[Step], catalog: Catalog, keys: Keys, registry: Registry, *, now: datetime) -> None:
+    """Raises `TagConflict` for the first candidate of `steps` that exists and that no accepted key says to have built."""
+    for step in steps:
+        if step.digest is not None:
+            _one(step, catalog.candidate_repository.at(step.digest), keys, registry, now)
+
+
+def _one(step: Step, pinned: Pinned, keys: Keys, registry: Registry, now: datetime) -> None:
+    built = gather(pinned, keys, registry, now=now).one(Built)
+    if built is not None and (built.image, built.input_hash) == (step.image, step.input_hash):
+        return
+    said = (
+        f"a build of other inputs, {built.input_hash[:12]}" if built else "no build that a key of the release policy has signed"
+    )
+    again = f"nox -s build -- {step.image} --rebuild"
+    raise TagConflict(
+        f"`{pinned.repository}:{step.tag}` exists, and there is {said} on its digest {pinned.digest}",
+        hint=f"`nox -s sign -- {step.image}` where it was built, or prove it by its digest: `{again}`",
+    )

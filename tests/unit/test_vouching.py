@@ -1,0 +1,68 @@
+"""On a registry that others write to, a candidate is reused only when an accepted key says to have built it."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from pipeline import vouching
+from pipeline.catalog import Catalog
+from pipeline.errors import TagConflict
+from pipeline.evidence import Evidence, Key, Signed
+from pipeline.oci import Digest, Pinned
+from pipeline.plan import Step
+from pipeline.registry import Registry
+from pipeline.statements import PROVENANCE, Built
+from tests.unit.test_statements import BUILT
+
+DIGEST = Digest.of(b"")
+STEP = Step(image="nlp", action="reuse", reason="", tag="v1.0-nlp", input_hash=BUILT.input_hash, digest=DIGEST)
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog.model_validate(
+        {
+            "line": "1.0",
+            "repository": "images",
+            "candidates": "harbor.example.com/ml",
+            "releases": "harbor.example.com/releases",
+            "platform": "linux/amd64",
+            "epoch": datetime(2025, 1, 29, tzinfo=UTC),
+            "compression-level": 3,
+            "images": {},
+        }
+    )
+
+
+def vouch(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *records: Built, step: Step = STEP) -> None:
+    key = Key(name="ci", roles=frozenset({"ci"}))
+    found = tuple(
+        Signed(manifest=DIGEST, key=key, subject=str(DIGEST), record=record, predicate_type=PROVENANCE) for record in records
+    )
+    asked: list[Pinned] = []
+
+    def gather(pinned: Pinned, *_: object, **__: object) -> Evidence:
+        asked.append(pinned)
+        return Evidence(subject=pinned, counted=found)
+
+    monkeypatch.setattr(vouching, "gather", gather)
+    vouching.vouched([step], catalog, [], Registry(), now=NOW)
+    assert asked == [catalog.candidate_repository.at(DIGEST)]
+
+
+def test_a_candidate_whose_build_an_accepted_key_signed_is_reused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    vouch(catalog, monkeypatch, BUILT)
+
+
+def test_a_candidate_that_nobody_vouches_for_stops_the_run(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TagConflict, match="no build that a key of the release policy has signed"):
+        vouch(catalog, monkeypatch)
+
+
+@pytest.mark.parametrize("change", [{"image": "other"}, {"input_hash": "f" * 64}])
+def test_a_build_of_something_else_vouches_for_nothing(
+    change: dict[str, str], catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(TagConflict, match="a build of other inputs"):
+        vouch(catalog, monkeypatch, BUILT.model_copy(update=change))
