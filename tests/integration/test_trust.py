@@ -1,19 +1,22 @@
 """Evidence and decisions with real keys, on a real registry: each way in without the right is refused by its own rule."""
 
 import json
+import os
 import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pipeline import dsse, policy, statements
+from pipeline.command import Runner
 from pipeline.errors import NotThere, ToolFailed
-from pipeline.evidence import Evidence, Key, Why
-from pipeline.gather import STATEMENT_LIMIT, gather
+from pipeline.evidence import Evidence, Key, Signed, Why
+from pipeline.gather import STATEMENT_LIMIT, found, gather
 from pipeline.oci import OCI_INDEX, Digest, Pinned, Repository
 from pipeline.policy import Allowed, Case, Policy, decide
 from pipeline.registry import Registry
@@ -22,6 +25,7 @@ from tests import cases
 from tests.cases import KEYS, NOW, YESTERDAY, strict
 from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 from tests.integration.conftest import Stack
+from tests.integration.families import PROJECT
 from tests.integration.signing import (
     DOCUMENT,
     Signer,
@@ -457,3 +461,36 @@ def test_cosign_signs_by_itself_and_we_count_it(shop: Shop) -> None:
     assert refused(shop.case(image)) == []
     assert isinstance(shop.evidence(image).one(Built), Built)
     assert isinstance(shop.evidence(image).one(Bom), Bom)
+
+
+def consumed(signer: Signer, image: Pinned, *words: str) -> tuple[int, dict[str, str]]:
+    """What somebody finds who has nothing of ours: the exit code, and the predicate type of each manifest that is signed."""
+    environment = {"PATH": f"{signer.cosign.parent}:{os.environ['PATH']}", "HOME": str(signer.folder)}
+    script: tuple[str | Path, ...] = ("sh", PROJECT / "tests/data/consumer.sh", str(image), signer.pub, *words)
+    done = Runner(environment)(*script, timeout=120, env=environment, check=False)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return done.code, {manifest: kind for manifest, kind, _ in lines}
+
+
+def test_cosign_curl_and_a_public_key_find_what_we_find_of_each_statement(shop: Shop) -> None:
+    image = shop.hung(*shop.good.values(), b"junk", bundle(dsse.parse(shop.good["built"]).payload, b"no signature"))
+    other = image_in(image.repository, b"another layer")
+    hang(other, shop.good.values())
+    for signer in (shop.ci, shop.gpu, shop.release):
+        ours = [one for one in found(image, [signer.public], Registry()) if isinstance(one, Signed)]
+        code, theirs = consumed(signer, image)
+        assert theirs == {str(one.manifest): one.predicate_type for one in ours}
+        assert code == (0 if signer is shop.ci else 1)
+    assert consumed(shop.ci, other) == (1, {})
+    assert consumed(shop.gpu, image, statements.TEST_RESULT)[0] == 0
+    assert shop.evidence(other).counted == ()
+
+
+def test_a_failed_test_alone_is_no_release_for_them_either(shop: Shop) -> None:
+    image = shop.hung(shop.ci(shop.about(cases.failed("cpu"))))
+    (counted,) = shop.evidence(image).counted
+    assert consumed(shop.ci, image) == (1, {str(counted.manifest): statements.TEST_RESULT})
+    only_signature = ("--key", "ci.pub", *OFFLINE, "--type", statements.SIGNATURE, str(image))
+    assert shop.ci.say("verify-attestation", *only_signature, check=False).code != 0
+    hang(image, [shop.good["signature"]])
+    assert shop.ci.say("verify-attestation", *only_signature).code == 0
