@@ -45,6 +45,10 @@ class FakeRegistry:
     tokens: dict[str, str] = field(default_factory=dict)
     """The scopes of the tokens that are good."""
     lists_referrers: bool = False
+    uploads: dict[str, bytes] = field(default_factory=dict)
+    """What open uploads have got, by the last part of their path."""
+    cuts: list[int | None] = field(default_factory=list)
+    """For each PATCH in turn, after how many bytes the connection breaks without an answer; None: it does not."""
 
     def asked(self, method: str, part: str = "") -> list[str]:
         """The paths of all requests of one method that hold `part`."""
@@ -137,6 +141,20 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self._answer()
 
+    def do_PATCH(self) -> None:
+        cuts = self.registry.cuts
+        cut = cuts.pop(0) if cuts else None
+        if cut is None:
+            self._answer()
+            return
+        body = self.rfile.read(int(self.headers["Content-Length"]))[:cut]
+        self.registry.requests.append((self.command, self.path, dict(self.headers)))
+        self.registry.uploads[_upload(self.path)] += body
+        self.close_connection = True
+
+    def do_DELETE(self) -> None:
+        self._answer()
+
     def log_message(self, format: str, *args: object) -> None:
         pass
 
@@ -160,7 +178,7 @@ class _Handler(BaseHTTPRequestHandler):
         if address.path != "/token":
             return None
         asked = parse_qs(form.decode() or address.query)
-        text, scope = secrets.token_hex(8), asked.get("scope", [""])[0]
+        text, scope = secrets.token_hex(8), " ".join(asked.get("scope", []))
         if asked.get("refresh_token", [""])[0] in self.registry.users.values() or self._known():
             self.registry.tokens[text] = scope
         elif form or not scope:
@@ -169,11 +187,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _refusal(self) -> Answer | None:
         given, path = self.headers.get("Authorization", ""), self.path.removeprefix("/v2/")
-        rights = "pull,push" if self.command in ("PUT", "POST") else "pull"
+        rights = "pull,push" if self.command in ("PUT", "POST", "PATCH") else "pull"
         name = re.split("/(?:manifests|blobs|tags|referrers)/", path)[0]
         scope = f"repository:{name}:{rights}" if path else ""
-        held = self.registry.tokens.get(given.removeprefix("Bearer "))
-        if not self.registry.users or self._known() or held in (scope, f"{scope},push"):
+        held = self.registry.tokens.get(given.removeprefix("Bearer "), "-").split(" ")
+        if not self.registry.users or self._known() or scope in held or f"{scope},push" in held:
             return None
         wanted = f'Bearer realm="http://{self.registry.host}/token",service="fake",scope="{scope}"'
         way = wanted if self.registry.token_service and not given.startswith("Basic") else 'Basic realm="fake"'
@@ -210,14 +228,31 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _blob(self, digest: str, body: bytes) -> Answer:
         if self.command == "POST":
-            return Answer(202, headers={"Location": f"{self.path}{secrets.token_hex(4)}?_state=a%3Db"})
+            name = secrets.token_hex(4)
+            self.registry.uploads[name] = b""
+            return Answer(202, headers={"Location": f"{urlsplit(self.path).path}{name}?_state=a%3Db"})
+        if digest.startswith("uploads/"):
+            return self._upload(body)
+        return Answer(200, self.registry.blobs[digest]) if digest in self.registry.blobs else unknown("BLOB_UNKNOWN")
+
+    def _upload(self, body: bytes) -> Answer:
+        uploads, name = self.registry.uploads, _upload(self.path)
+        if name not in uploads:
+            return unknown("BLOB_UPLOAD_UNKNOWN")
+        if self.command in ("PUT", "DELETE"):
+            return self._end(uploads.pop(name) + body)
+        uploads[name] += body
+        last = max(0, len(uploads[name]) - 1)
+        headers = {"Location": f"{urlsplit(self.path).path}?_state={last}", "Range": f"0-{last}"}
+        return Answer(202 if self.command == "PATCH" else 204, headers=headers)
+
+    def _end(self, body: bytes) -> Answer:
         if self.command == "PUT":
             (wanted,) = parse_qs(urlsplit(self.path).query)["digest"]
             if wanted != str(Digest.of(body)):
                 return Answer(400, b'{"errors": [{"code": "DIGEST_INVALID"}]}')
             self.registry.blobs[wanted] = body
-            return Answer(201)
-        return Answer(200, self.registry.blobs[digest]) if digest in self.registry.blobs else unknown("BLOB_UNKNOWN")
+        return Answer(201 if self.command == "PUT" else 204)
 
     def _put(self, name: str, last: str, body: bytes) -> Answer:
         self.registry.manifests[name, last] = self.registry.manifests[name, str(Digest.of(body))] = body
@@ -236,6 +271,11 @@ class _Handler(BaseHTTPRequestHandler):
                 entries.append({**entry, "artifactType": told["artifactType"], "annotations": told.get("annotations")})
         index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
         return Answer(200, json.dumps(index).encode(), {"Content-Type": OCI_INDEX})
+
+
+def _upload(path: str) -> str:
+    """The name of the upload that a path is about."""
+    return urlsplit(path).path.rpartition("/")[2]
 
 
 def _kind(manifest: bytes) -> str:

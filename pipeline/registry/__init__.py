@@ -1,19 +1,19 @@
-"""The only OCI HTTP: read manifests and blobs by digest, list tags and referrers, create tags, attach to images.
+"""The only OCI HTTP: read manifests and blobs by digest, list tags and referrers, create tags, attach to images, copy blobs.
 
-No tag of an image is moved, unless by `put_manifest`, which says so.
+No tag of an image is moved, unless by `move_tag` and `put_manifest`, which say so.
 Protocol: OCI distribution specification 1.1. What arrives is hashed before it is believed, and a manifest's bytes are
 never written anew. A 404 means "not there" only when the registry says so in its own error format: an error page of
 something in between is an error. Errors: `RegistryRefused` for rights and certificates, `NotThere` and `TooLarge` for
 content, `TagConflict`, `Temporary` for what may pass, `ToolFailed` for all else; none of them holds a secret.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from pipeline import names
 from pipeline.credentials import Anonymous, Credentials
 from pipeline.oci import Config, Descriptor, Digest, Manifest, Pinned, Repository, Tagged
-from pipeline.registry import reading, referrers, writing
+from pipeline.registry import copying, reading, referrers, writing
 from pipeline.registry.trust import CERTIFICATES, Trust
 from pipeline.registry.wire import Wire
 
@@ -92,6 +92,38 @@ class Registry:
     def create_tag(self, repository: Repository, name: str, manifest: Manifest) -> Digest:
         """Create a tag for content that is there; returns what it names afterwards, which another may have decided."""
         return writing.create_tag(self._wire, repository, name, manifest)
+
+    def move_tag(self, repository: Repository, name: str, manifest: Manifest, *, expected: Digest | None) -> None:
+        """Let a tag name content that is there, if it names `expected` right now (None: nothing), or that content already.
+
+        Raises `TagConflict` otherwise, when the registry does not let it move, and when it names something else afterwards.
+        No registry can compare and set: another who writes between our look and our write is overwritten, and told so by
+        its own look afterwards.
+        """
+        writing.move_tag(self._wire, repository, name, manifest, expected=expected)
+
+    def mount(self, repository: Repository, descriptor: Descriptor, source: Repository) -> bool:
+        """Whether the registry took the blob over from `source`, without a byte of it sent; False where it must be sent.
+
+        Raises `RegistryRefused` when `source` may not be read, `NotThere` when it does not hold the blob.
+        """
+        return copying.mount(self._wire, repository, descriptor, source)
+
+    def copy_blob(
+        self,
+        source: Repository,
+        target: Repository,
+        descriptor: Descriptor,
+        *,
+        advance: Callable[[int], None] = lambda amount: None,
+    ) -> None:
+        """Bring a blob into `target` unless it is there: mounted within one registry, else streamed, with no file in between.
+
+        What breaks off goes on, or is begun anew, a few times; `Temporary` when that was not enough. About 30 MB of memory
+        at most; may be called for several blobs at once. `advance` hears of each byte once; whatever it raises ends the
+        copy and cancels the upload. Raises `NotThere` when `source` does not hold the blob, `ToolFailed` on other bytes.
+        """
+        copying.copy_blob(self._wire, source, target, descriptor, advance)
 
     def upload(self, repository: Repository, content: bytes, media_type: str = writing.BLOB_TYPE) -> Descriptor:
         """Bring a blob into the repository, unless it is there."""

@@ -1,7 +1,7 @@
 """Sending one request and reading its answer; foreign exceptions and refusals become errors of ours, without secrets."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -10,6 +10,7 @@ import requests
 from pipeline.errors import NotThere, PipelineError, RegistryRefused, Temporary, TooLarge, ToolFailed
 from pipeline.oci import Repository
 from pipeline.redaction import redact
+from pipeline.registry import session
 from pipeline.registry.session import CONNECT_SECONDS, READ_SECONDS, Session, WaitTooLongError
 
 CHUNK = 2**20
@@ -18,6 +19,7 @@ REASON_LIMIT = 2**16
 
 _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN"}
 """Error codes of a true 404; `NOT_FOUND` is Harbor's."""
+_FULL = "exceed the configured upper limit"
 
 
 def sent(
@@ -27,7 +29,7 @@ def sent(
     *,
     host: str,
     headers: Mapping[str, str] | None = None,
-    params: Mapping[str, str] | None = None,
+    params: Mapping[str, str | Sequence[str]] | None = None,
     body: bytes | Mapping[str, str] | None = None,
     redirects: bool = True,
     hidden: Collection[str] = (),
@@ -55,6 +57,19 @@ def absent(answer: requests.Response) -> bool:
     return answer.status_code == 404 and bool(codes(answer) & _ABSENT)
 
 
+def full(answer: requests.Response) -> bool:
+    """Whether the registry refuses because the project has no room left, in Harbor's words."""
+    return answer.status_code == 403 and _FULL in reason(answer)
+
+
+def pause(answer: requests.Response, host: str) -> float:
+    """Seconds that the registry asks us to wait, 0 when it does not say; raises `Temporary` when that is too long."""
+    try:
+        return session.RETRIES.get_retry_after(answer.raw) or 0.0
+    except WaitTooLongError as error:
+        raise Temporary(f"registry `{host}` {error}", hint="run the same command later") from error
+
+
 def codes(answer: requests.Response) -> set[str]:
     """The error codes that the registry gave."""
     return {str(error.get("code")) for error in _errors(answer)}
@@ -70,6 +85,8 @@ def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host:
     """Raise what an answer other than the wanted one means."""
     status, at = answer.status_code, urlsplit(answer.url).netloc
     text = redact(f"{what}: `{at}` answered {status}, {reason(answer)}{who}", hidden)
+    if full(answer):
+        raise RegistryRefused(text, hint=f"make room in the project, or have its quota raised by who administers `{host}`")
     if status in (401, 403):
         raise RegistryRefused(text, hint=f"`docker login {host}` with an account that has the right")
     if status == 429 or status >= 500:

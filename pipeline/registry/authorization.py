@@ -122,7 +122,8 @@ class Authorizer:
             form = {**fields, "grant_type": "refresh_token", "client_id": names.DISTRIBUTION, "refresh_token": login.secret}
             return answers.sent(client, "POST", realm, host=host, body=form, redirects=False, hidden=self.secrets)
         headers = {"Authorization": f"Basic {login.basic}"} if login else {}
-        return answers.sent(client, "GET", realm, host=host, params=fields, headers=headers, redirects=False, hidden=self.secrets)
+        each = {**fields, **({"scope": fields["scope"].split()} if "scope" in fields else {})}
+        return answers.sent(client, "GET", realm, host=host, params=each, headers=headers, redirects=False, hidden=self.secrets)
 
     def _judge(self, answer: requests.Response, way: Challenge, host: str, scope: str, login: Credential | None) -> None:
         if answer.status_code == 200:

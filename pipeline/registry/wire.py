@@ -37,15 +37,20 @@ class Wire:
         path: str,
         *,
         rights: str = PULL,
+        also: Repository | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> requests.Response:
-        """The answer about something in a repository; a path that is an address goes where the registry has sent us."""
+        """The answer about something in a repository; a path that is an address goes where the registry has sent us.
+
+        The request reads `also`, another repository of the same registry.
+        """
+        read = f" repository:{also.path}:{PULL}" if also else ""
         return self._asked(
             method,
             urljoin(f"{address(repository)}/", path),
             host=repository.host,
-            scope=f"repository:{repository.path}:{rights}",
+            scope=f"repository:{repository.path}:{rights}{read}",
             body=body,
             headers=headers,
         )

@@ -238,6 +238,7 @@ def test_a_refusal_by_storage_elsewhere_gets_no_login_either(server: FakeRegistr
 def test_an_upload_elsewhere_gets_no_login(server: FakeRegistry) -> None:
     client, content = Registry(credentials=Logins()), b"content"
     with fake_registry() as storage:
+        storage.uploads["1"] = b""
         place = {"Location": f"http://{storage.host}/v2/bucket/blobs/uploads/1"}
         server.canned["POST", "/v2/team/images/blobs/uploads/"] = [Answer(202, headers=place)]
         client.upload(server.repository(), content)
