@@ -5,15 +5,38 @@ release policy accepts; otherwise the run stops and says what is there.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
+from pipeline import dsse, records
 from pipeline.catalog import Catalog
 from pipeline.errors import TagConflict
 from pipeline.gather import Keys, gather
 from pipeline.oci import Pinned
 from pipeline.plan import Step
 from pipeline.registry import Registry
-from pipeline.statements import Built
+from pipeline.settings import Settings
+from pipeline.statements import PROVENANCE, Built
+
+UNRECORDED = "it exists, and nothing says how it was built"
+
+
+def unrecorded(steps: Sequence[Step], catalog: Catalog, settings: Settings, registry: Registry) -> tuple[Step, ...]:
+    """The plan, in which a candidate that exists and whose `Built` is nowhere is built again: its digest then proves it.
+
+    Nowhere is neither among the unsigned statements of this checkout nor attached to the candidate, by whomever.
+    """
+    return tuple(
+        replace(step, action="build", reason=UNRECORDED) if _is_unrecorded(step, catalog, settings, registry) else step
+        for step in steps
+    )
+
+
+def _is_unrecorded(step: Step, catalog: Catalog, settings: Settings, registry: Registry) -> bool:
+    if step.action != "reuse" or step.digest is None or records.path(settings, step.digest, "built").is_file():
+        return False
+    entries = registry.referrers(catalog.candidate_repository.at(step.digest))
+    return not any(entry.annotations.get(dsse.PREDICATE_ANNOTATION) == PROVENANCE for entry in entries)
 
 
 def vouched(steps: Sequence[Step], catalog: Catalog, keys: Keys, registry: Registry, *, now: datetime) -> None:

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,12 +50,14 @@ def build_verb(call: Call) -> int:
 
 
 def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
-    """The plan; what it reuses was built by somebody whom the policy accepts, where others may write too."""
-    found = survey_of(call, catalog, rebuild=rebuild)
-    reused = [step for step in found.steps if step.action == "reuse"]
-    if reused and not catalog.candidate_repository.loopback:
-        from pipeline.vouching import vouched
+    """The plan; what it reuses was built by somebody whom the policy accepts where others may write too, or is on record here."""
+    from pipeline.vouching import unrecorded, vouched
 
+    found = survey_of(call, catalog, rebuild=rebuild)
+    if catalog.candidate_repository.loopback:
+        return replace(found, steps=unrecorded(found.steps, catalog, call.settings, call.registry))
+    reused = [step for step in found.steps if step.action == "reuse"]
+    if reused:
         vouched(reused, catalog, policy_of(call, catalog).keys, call.registry, now=call.now())
     return found
 

@@ -1,17 +1,21 @@
 """On a registry that others write to, a candidate is reused only when an accepted key says to have built it."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
-from pipeline import vouching
+from pipeline import dsse, records, vouching
 from pipeline.catalog import Catalog
 from pipeline.errors import TagConflict
 from pipeline.evidence import Evidence, Key, Signed
 from pipeline.oci import Digest, Pinned
 from pipeline.plan import Step
 from pipeline.registry import Registry
+from pipeline.settings import Settings
 from pipeline.statements import PROVENANCE, Built
+from tests.fakes import fake_registry
 from tests.unit.test_statements import BUILT
 
 DIGEST = Digest.of(b"")
@@ -66,3 +70,23 @@ def test_a_build_of_something_else_vouches_for_nothing(
 ) -> None:
     with pytest.raises(TagConflict, match="a build of other inputs"):
         vouch(catalog, monkeypatch, BUILT.model_copy(update=change))
+
+
+def test_a_candidate_whose_build_is_nowhere_on_record_is_built_again(catalog: Catalog, tmp_path: Path) -> None:
+    settings = Settings(root=tmp_path, cache=tmp_path)
+    with fake_registry() as registry:
+        pinned = registry.put_image(registry.repository("ml/images"))
+        here = catalog.model_copy(update={"candidates": f"{registry.host}/ml"})
+        step = replace(STEP, digest=pinned.digest)
+
+        def planned() -> Step:
+            return vouching.unrecorded([step], here, settings, Registry(locks=tmp_path))[0]
+
+        assert planned() == replace(step, action="build", reason=vouching.UNRECORDED)
+        record = records.path(settings, pinned.digest, "built")
+        records.write_text(record, "{}")
+        assert planned() == step
+        record.unlink()
+        told = {dsse.PREDICATE_ANNOTATION: PROVENANCE}
+        Registry(locks=tmp_path).attach(pinned, dsse.BUNDLE_TYPE, b"a bundle", dsse.BUNDLE_TYPE, told)
+        assert planned() == step
