@@ -4,13 +4,12 @@ import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import TypeVar
 
 from pipeline import builders, daemons, dockerhost, nvidia, services, surroundings
 from pipeline.command import Run
+from pipeline.diagnosis import Finding, State
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
 from pipeline.errors import PipelineError
 from pipeline.gpus import Gpu
@@ -35,24 +34,6 @@ RESTART = "`nox -s setup -- --stop`, then `nox -s setup`"
 FREE_SPACE = "`docker system df` and the sizes below show what takes it; another disk: PIPELINE_CACHE, docker's `data-root`"
 TOOLKIT = "install the package `nvidia-container-toolkit`, then restart the engine"
 AS_ROOT = "as root, or as a member of the groups that may read it (`adm`, `systemd-journal`)"
-
-
-class State(StrEnum):
-    """How bad a finding is: `WARN` does not stop a build, or `setup` repairs it."""
-
-    OK = "ok"
-    WARN = "warn"
-    FAULT = "fault"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at; `remedy` is what to do when it is not `OK`."""
-
-    name: str
-    state: State
-    detail: str
-    remedy: str = ""
 
 
 def examine(

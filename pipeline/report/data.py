@@ -11,7 +11,7 @@ from pipeline.oci import Digest, Pinned, Repository, Tagged
 if TYPE_CHECKING:
     from pipeline.build import BuildResult
     from pipeline.check import Subject
-    from pipeline.doctor import Finding
+    from pipeline.diagnosis import Finding
     from pipeline.explain import Compatibility, Explanation
     from pipeline.plan import Step
     from pipeline.statements import Tested

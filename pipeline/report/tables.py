@@ -10,7 +10,7 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from pipeline.build import BuildResult
-    from pipeline.doctor import Finding
+    from pipeline.diagnosis import Finding
     from pipeline.explain import Compatibility, Explanation
     from pipeline.plan import Step
     from pipeline.update import Moved

@@ -4,6 +4,7 @@ import platform
 
 from pipeline import context
 from pipeline.call import Call, print_json, ready_for
+from pipeline.diagnosis import State
 from pipeline.errors import PipelineError, ToolUnfit
 
 
@@ -35,7 +36,7 @@ def doctor_verb(call: Call) -> int:
         print_json(report.findings_json(findings))
     else:
         call.console.show(report.findings_table(findings))
-    return ToolUnfit.exit_code if any(finding.state is doctor.State.FAULT for finding in findings) else 0
+    return ToolUnfit.exit_code if any(finding.state is State.FAULT for finding in findings) else 0
 
 
 def _clear(call: Call) -> None:

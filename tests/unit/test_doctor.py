@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline import doctor
-from pipeline.doctor import Finding, State
+from pipeline.diagnosis import Finding, State
 from pipeline.errors import ToolUnfit
 from pipeline.quarantine import LIMIT, Quarantine
 from pipeline.settings import Settings

@@ -15,8 +15,8 @@ import pytest
 from pipeline import builders, daemons, dockerhost, doctor, services, setup
 from pipeline.builders import Instance, Reach
 from pipeline.command import Completed
+from pipeline.diagnosis import State
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
-from pipeline.doctor import State
 from pipeline.errors import InputError, ToolFailed, ToolUnfit
 from pipeline.readiness import Act, Need, Seen, Step, plan
 from pipeline.services import Port

@@ -1,0 +1,246 @@
+"""Harbor's API as a promoter and a doctor use it, against a Harbor for tests."""
+
+import base64
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from pipeline import credentials
+from pipeline.command import Runner
+from pipeline.credentials import Anonymous, Credential
+from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflict, ToolFailed
+from pipeline.harbor import Harbor, find
+from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
+from pipeline.registry import Registry
+from tests.harbor import double
+from tests.harbor.double import Double
+from tests.harbor.state import ADMIN, PASSWORD
+from tests.integration.conftest import Stack
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+READER = "repository:pull artifact:read artifact:list tag:list"
+PROMOTER = f"{READER} repository:push tag:create immutable-tag:list project:read quota:read"
+
+
+class Logins:
+    """One login, everywhere."""
+
+    def __init__(self, user: str, password: str) -> None:
+        self._credential = Credential.of(user.encode(), password.encode())
+
+    def of(self, host: str) -> Credential:
+        return self._credential
+
+
+@pytest.fixture(scope="module")
+def harbor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Double]:
+    with double.started(tmp_path_factory.mktemp("harbor")) as running:
+        yield running
+
+
+@pytest.fixture
+def repository(harbor: Double) -> Repository:
+    """In a project of its own."""
+    project = f"p{secrets.token_hex(4)}"
+    harbor.project(project)
+    return Repository(harbor.host, f"{project}/team/images")
+
+
+def admin(harbor: Double) -> Harbor:
+    return opened(harbor, ADMIN, PASSWORD)
+
+
+def opened(harbor: Double, user: str, password: str) -> Harbor:
+    found = find(harbor.host, credentials=Logins(user, password))
+    assert found is not None
+    return found
+
+
+def robot(harbor: Double, rights: str, repository: Repository) -> Harbor:
+    made = harbor.robot(f"r{secrets.token_hex(4)}", **{project_of(repository): rights})
+    return opened(harbor, made.name, made.secret)
+
+
+def project_of(repository: Repository) -> str:
+    return repository.path.partition("/")[0]
+
+
+def client(user: str = ADMIN, password: str = PASSWORD, locks: Path | None = None) -> Registry:
+    return Registry(credentials=Logins(user, password), locks=locks)
+
+
+def image_in(registry: Registry, repository: Repository, content: bytes, tag: str | None = None) -> Pinned:
+    config = registry.upload(
+        repository, b'{"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}'
+    )
+    layer = registry.upload(repository, content)
+    parts = [
+        {"mediaType": f"application/vnd.oci.image.{kind}", "digest": str(each.digest), "size": each.size}
+        for kind, each in (("config.v1+json", config), ("layer.v1.tar", layer))
+    ]
+    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": parts[0], "layers": parts[1:]}
+    return registry.put_manifest(repository, json.dumps(manifest).encode(), OCI_MANIFEST, tag)
+
+
+def test_a_harbor_is_told_apart_from_a_plain_registry(harbor: Double, stack: Stack) -> None:
+    assert admin(harbor).version.startswith("v2.15.2")
+    assert find(stack.host, credentials=Anonymous()) is None
+    assert find(stack.host, credentials=Logins("anybody", "anything")) is None
+
+
+def test_a_wrong_password_is_refused_although_harbor_answers_it_with_200(harbor: Double) -> None:
+    with pytest.raises(RegistryRefused, match="refuses the login of `admin`") as refused:
+        find(harbor.host, credentials=Logins(ADMIN, "wrong"))
+    assert refused.value.exit_code == 9
+    assert "wrong" not in str(refused.value).replace("refuses", "")
+    with pytest.raises(RegistryRefused, match="wants a login"):
+        find(harbor.host, credentials=Anonymous())
+    with pytest.raises(RegistryRefused, match="takes no identity tokens"):
+        find(harbor.host, credentials=Logins(credentials.IDENTITY_USER, "token"))
+
+
+def test_a_tag_is_created_once_and_never_moved(harbor: Double, repository: Repository) -> None:
+    one, other = (image_in(client(), repository, text) for text in (b"one", b"other"))
+    ours = admin(harbor)
+    assert ours.tag(repository, "v2.6.3") is None
+    assert ours.create_tag(repository, one.digest, "v2.6.3") is True
+    assert ours.create_tag(repository, one.digest, "v2.6.3") is False
+    with pytest.raises(TagConflict, match=str(one.digest)):
+        ours.create_tag(repository, other.digest, "v2.6.3")
+    assert ours.tag(repository, "v2.6.3") == one.digest
+
+
+def test_of_twenty_who_create_one_tag_one_succeeds_and_nineteen_are_told_who(harbor: Double, repository: Repository) -> None:
+    images = [image_in(client(), repository, bytes([number])) for number in range(20)]
+    ours = admin(harbor)
+
+    def create(image: Pinned) -> TagConflict | Digest:
+        try:
+            assert ours.create_tag(repository, image.digest, "v2.6.3-nlp")
+        except TagConflict as conflict:
+            return conflict
+        return image.digest
+
+    with ThreadPoolExecutor(20) as pool:
+        ended = list(pool.map(create, images))
+    (winner,) = [each for each in ended if isinstance(each, Digest)]
+    told = [each.message for each in ended if isinstance(each, TagConflict)]
+    assert len(told) == 19
+    assert all(str(winner) in message for message in told)
+    assert ours.tag(repository, "v2.6.3-nlp") == winner
+
+
+def test_content_that_is_not_there_gets_no_tag(harbor: Double, repository: Repository) -> None:
+    with pytest.raises(NotThere):
+        admin(harbor).create_tag(repository, Digest.of(b"nothing"), "v1.2.3")
+    with pytest.raises(ToolFailed, match="is in no project"):
+        admin(harbor).tag(Repository(harbor.host, "single"), "v1.2.3")
+
+
+def test_a_robot_without_a_right_is_told_which(harbor: Double, repository: Repository) -> None:
+    image = image_in(client(), repository, b"content")
+    reader = robot(harbor, READER, repository)
+    for asked, right in (
+        (lambda: reader.create_tag(repository, image.digest, "v1.2.3"), "tag:create"),
+        (lambda: reader.immutable_rules(project_of(repository)), "immutable-tag:list"),
+        (lambda: reader.project(project_of(repository)), "project:read"),
+        (lambda: robot(harbor, "repository:pull", repository).tag(repository, "v1"), "artifact:read"),
+    ):
+        with pytest.raises(RegistryRefused, match=r"robot\$r") as refused:
+            asked()
+        assert f"`{right}`" in refused.value.hint
+
+
+def test_what_a_robot_may_is_found_without_writing(harbor: Double, repository: Repository) -> None:
+    ours = robot(harbor, PROMOTER, repository)
+    assert ours.rights(repository) == frozenset(PROMOTER.split())
+    assert robot(harbor, READER, repository).rights(repository) == frozenset(READER.split())
+    assert ours.project(f"{project_of(repository)}x") is None
+    assert repository.path not in harbor.state.projects[project_of(repository)].repos
+
+
+def test_facts_of_a_project_are_read(harbor: Double, repository: Repository) -> None:
+    name, ours = project_of(repository), admin(harbor)
+    with harbor.state.lock:
+        harbor.state.projects[name].limit = 5000
+        harbor.state.projects[name].metadata["enable_content_trust_cosign"] = "true"
+    project, quota = ours.project(name), ours.quota(name)
+    assert project is not None
+    assert (project.public, project.content_trust, project.retention) == (False, True, None)
+    assert quota is not None
+    assert quota.left == 5000
+    assert ours.retention(project) is None
+
+
+def test_a_rule_freezes_what_it_names_and_nothing_else(harbor: Double, repository: Repository) -> None:
+    ours, name = admin(harbor), project_of(repository)
+    ours.add_immutable_rule(name, repositories="team/images", tags="v[0-9]*.[0-9]*.[0-9]*")
+    ours.add_immutable_rule(name, repositories="team/images", tags="v[0-9]*.[0-9]*.[0-9]*")
+    (rule,) = ours.immutable_rules(name)
+    for tag, frozen in (("v2.6.3-nlp", True), ("v2.6-nlp", False), ("v2.6-nlp-0123456789ab", False)):
+        first = image_in(client(), repository, b"first", tag)
+        assert rule.freezes("team/images", tag) is frozen
+        if frozen:
+            with pytest.raises(TagConflict, match="configured as immutable"):
+                image_in(client(), repository, b"second", tag)
+        else:
+            image_in(client(), repository, b"second", tag)
+        assert (ours.tag(repository, tag) == first.digest) is frozen
+
+
+def test_evidence_is_listed_as_referring_to_its_image(harbor: Double, repository: Repository, tmp_path: Path) -> None:
+    registry = client(locks=tmp_path)
+    image = image_in(registry, repository, b"signed")
+    kind = {"dev.sigstore.bundle.predicateType": "https://example.com/tested"}
+    attached = registry.attach(image, BUNDLE, b"{}", BUNDLE, kind)
+    (listed,) = registry.referrers(image, BUNDLE)
+    assert listed.digest == attached.digest
+    assert listed.annotations == kind
+
+
+def test_no_cookie_comes_back_and_slashes_are_encoded_twice(harbor: Double, repository: Repository) -> None:
+    ours = admin(harbor)
+    image = image_in(client(), repository, b"content")
+    assert ours.create_tag(repository, image.digest, "v1.2.3")
+    project = project_of(repository)
+    assert f"POST /api/v2.0/projects/{project}/repositories/team%252Fimages/artifacts/{image.digest}/tags" in harbor.state.log
+
+
+def test_read_only_mode_and_a_full_project_are_told_with_their_remedy(harbor: Double, repository: Repository) -> None:
+    ours = admin(harbor)
+    image = image_in(client(), repository, b"content")
+    with harbor.state.lock:
+        harbor.state.read_only = True
+    try:
+        assert ours.read_only()
+        with pytest.raises(RegistryRefused, match="read only mode") as refused:
+            ours.create_tag(repository, image.digest, "v1.2.3")
+    finally:
+        harbor.state.read_only = False
+    assert "ended the read-only mode" in refused.value.hint
+    assert not ours.read_only()
+
+
+def test_dockers_own_login_of_a_robot_with_a_dollar_is_used(harbor: Double, repository: Repository, tmp_path: Path) -> None:
+    made = harbor.robot(f"r{secrets.token_hex(4)}", **{project_of(repository): READER})
+    login = base64.b64encode(f"{made.name}:{made.secret}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {harbor.host: {"auth": login}}}))
+    logins = credentials.of_docker({"DOCKER_CONFIG": str(tmp_path)}, Runner(os.environ))
+    found = find(harbor.host, credentials=logins)
+    assert found is not None
+    assert found.user == made.name
+
+
+def test_a_revoked_robot_is_refused_and_never_told_that_nothing_is_there(harbor: Double, repository: Repository) -> None:
+    made = harbor.robot(f"r{secrets.token_hex(4)}", **{project_of(repository): READER})
+    ours = opened(harbor, made.name, made.secret)
+    with harbor.state.lock:
+        made.disabled = True
+    with pytest.raises(PipelineError) as refused:
+        ours.tag(repository, "v1.2.3")
+    assert refused.value.exit_code == 9
