@@ -119,12 +119,31 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--keys", type=Path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
     )
+    promote = _verb(verbs, "promote", "release candidates: image, evidence, verdict and tags, where users pull from")
+    promote.add_argument("images", nargs="+", metavar="IMAGE", help="images of the catalog, or their floating tags")
+    promote.add_argument("--number", metavar="N", help="the `N` of `v2.6.N`; by default the next one, in CI it must be given")
+    promote.add_argument("--digest", metavar="DIGEST", help="this candidate, in place of the one of this checkout")
+    promote.add_argument("--dry-run", action="store_true", help="show decision and plan, write nothing")
+    promote.add_argument("--lift-hold", action="store_true", help="release over a rollback; wants `--reason`")
+    promote.add_argument("--reason", metavar="TEXT", help="recorded in the verdict")
+    rollback = _verb(verbs, "rollback", "let the floating tag name an older release, and hold it there")
+    rollback.add_argument("image", metavar="IMAGE")
+    rollback.add_argument("--to", required=True, metavar="RELEASE", help="the release, `2.6.2` or `v2.6.2-nlp`")
+    withdraw = _verb(verbs, "withdraw", "mark a release as bad for good")
+    withdraw.add_argument("tag", metavar="TAG", help="its immutable tag, `v2.6.3-nlp`")
+    for command in (rollback, withdraw):
+        command.add_argument("--reason", required=True, metavar="TEXT", help="recorded in the verdict")
+        command.add_argument("--dry-run", action="store_true", help="show what would be done, write nothing")
+    history = _verb(verbs, "history", "list the releases of an image: what, when, who and why")
+    history.add_argument("image", metavar="IMAGE")
+    for command in (promote, rollback, withdraw, history):
+        command.add_argument("--policy", type=Path, metavar="FILE", help=f"as for `verify` ({names.ENV_POLICY})")
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
     update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
 
-    for command in (doctor, lint, plan, explain, build, test, scan, sign, verify, update):
+    for command in (doctor, lint, plan, explain, build, test, scan, sign, verify, promote, rollback, withdraw, history, update):
         command.add_argument("--json", action="store_true", help="data on stdout")
     for command in (setup, doctor, build):
         command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")

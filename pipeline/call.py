@@ -75,12 +75,15 @@ def cosign_of(call: Call, catalog: Catalog) -> "Cosign":
     return Cosign(path=ready.tools["cosign"].path, run=call.run)
 
 
-def policy_of(call: Call, catalog: Catalog) -> "Loaded":
-    """The policy that was named; else the local one for candidates on loopback, and the release policy for all others."""
+def policy_of(call: Call, catalog: Catalog, *, loopback: bool = True) -> "Loaded":
+    """The policy that was named; else the local one for candidates on loopback, and the release policy for all others.
+
+    Without `loopback` too: what is to be written is elsewhere.
+    """
     from pipeline import policies
 
     chosen = getattr(call.arguments, "policy", None) or call.environment.get(names.ENV_POLICY)
-    usual = "local.yaml" if catalog.candidate_repository.loopback else "release.yaml"
+    usual = "local.yaml" if catalog.candidate_repository.loopback and loopback else "release.yaml"
     return policies.load(
         Path(chosen) if chosen else call.settings.root / "policies" / usual,
         pinned=call.environment.get(names.ENV_POLICY_DIGEST) or None,

@@ -4,7 +4,7 @@ Nothing that a registry says is believed: bytes are compared with their digests,
 what was asked for. What cannot be had is told as such, since nobody knows what it says.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
@@ -30,10 +30,13 @@ def gather(pinned: Pinned, keys: Keys, registry: Registry, *, now: datetime) -> 
     return collect(pinned, found(pinned, keys, registry), now=now)
 
 
-def found(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:
-    """All that is attached to `pinned`, whether it counts or not; raises as `gather` does."""
+def found(pinned: Pinned, keys: Keys, registry: Registry, *, kinds: Collection[str] = ()) -> tuple[Signed | Ignored, ...]:
+    """All that is attached to `pinned`, whether it counts or not; raises as `gather` does.
+
+    With `kinds`, what the list says to be of another predicate type is left out, for those who look for few things.
+    """
     registry.raw_manifest(pinned)
-    listed = registry.referrers(pinned)
+    listed = [entry for entry in registry.referrers(pinned) if not kinds or _told(entry) in ("", *kinds)]
     entries = [entry for entry in listed if entry.artifact_type in MAYBE]
     others = [_foreign(entry) for entry in listed if entry.artifact_type not in MAYBE]
     left = [_unread(entry, f"is one of more than {ATTACHED} on this image") for entry in entries[ATTACHED:]]
@@ -103,6 +106,10 @@ def _why(kind: str, key: Key) -> Why:
 
 def _foreign(entry: Descriptor) -> Ignored:
     return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=f"is `{entry.artifact_type}`, and no bundle")
+
+
+def _told(entry: Descriptor) -> str:
+    return entry.annotations.get(dsse.PREDICATE_ANNOTATION, "")
 
 
 def _unread(entry: Descriptor, text: str) -> Ignored:

@@ -9,6 +9,8 @@ LABEL_INPUTS = f"{DISTRIBUTION}.inputs"
 LABEL_CLAIM = f"{DISTRIBUTION}.claim."
 LABEL_RUN = f"{DISTRIBUTION}.run"
 LABEL_OWNER = f"{DISTRIBUTION}.owner"
+ANNOTATION_VERDICT = f"{DISTRIBUTION}.verdict"
+"""On the manifest of a verdict: `promote v2.6.3-nlp`; saves a look into it where nothing is written."""
 
 ENV_CACHE = "PIPELINE_CACHE"
 ENV_BUILDER = "PIPELINE_BUILDER"

@@ -5,14 +5,13 @@ statements of something else, of other checks or of another run are refused, not
 digest are in order is any of them signed.
 """
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pipeline import dsse, names, records, statements
+from pipeline import attest, dsse, names, records, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError
 from pipeline.evidence import AHEAD, Key, Role, Signed, role_of
@@ -21,7 +20,7 @@ from pipeline.oci import Config, Digest, Manifest, Pinned
 from pipeline.policy import Expected
 from pipeline.registry import Registry
 from pipeline.settings import Settings
-from pipeline.statements import SIGNATURE, Bom, Built, Findings, Outcome, Scanned, Statable, Statement, Tested
+from pipeline.statements import Bom, Built, Findings, Outcome, Scanned, Statable, Statement, Tested
 from pipeline.story import Story
 
 KINDS = ("built", "tested-cpu", "tested-gpu", "bom", "scanned", "findings")
@@ -90,7 +89,7 @@ def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)
     if "ci" in desk.roles:
-        yield _attached(subject, "signature", _signature(subject.pinned), None, there, desk)
+        yield _attached(subject, "signature", attest.signature(subject.pinned), None, there, desk)
 
 
 def _read(subject: Subject, desk: Desk) -> Mapping[str, tuple[Statement, Statable]]:
@@ -199,13 +198,11 @@ def _attached(
         return Signing(image=subject.image, kind=kind, ended="left", text=f"did not run: {record.reason}")
     if role is None:
         return Signing(image=subject.image, kind=kind, ended="left", text=f"is signed by {' or '.join(sorted(role_of(record)))}")
-    if known := _known(statement, record, role, there):
+    if known := attest.known(statement, record, role, there):
         return Signing(image=subject.image, kind=kind, ended="known", manifest=known.manifest)
     with desk.story.task(f"signing {subject.image}: {kind}"):
-        bundle = desk.cosign.sign(_canonical(statement), desk.key(role))
-        annotations = {dsse.CONTENT_ANNOTATION: "dsse-envelope", dsse.PREDICATE_ANNOTATION: str(statement["predicateType"])}
-        entry = desk.registry.attach(subject.pinned, dsse.BUNDLE_TYPE, bundle, dsse.BUNDLE_TYPE, annotations)
-    return Signing(image=subject.image, kind=kind, ended="attached", manifest=entry.digest)
+        manifest = attest.attach(subject.pinned, statement, desk.key(role), cosign=desk.cosign, registry=desk.registry)
+    return Signing(image=subject.image, kind=kind, ended="attached", manifest=manifest)
 
 
 def _role(record: Statable | None, roles: Collection[Role]) -> Role | None:
@@ -214,36 +211,12 @@ def _role(record: Statable | None, roles: Collection[Role]) -> Role | None:
     return next((role for role in sorted(wanted) if role in roles), None)
 
 
-def _known(statement: Statement, record: Statable | None, role: Role, there: Sequence[Signed]) -> Signed | None:
-    """The same statement, signed in the same role already."""
-    told = None if record is None else record.model_dump(mode="json")
-    for one in there:
-        same = one.predicate_type == statement["predicateType"] and one.subject == statements.subject_digest(statement)
-        if same and role in one.key.roles and (None if one.record is None else one.record.model_dump(mode="json")) == told:
-            return one
-    return None
-
-
 def _publics(desk: Desk) -> Keys:
     """The public halves of our keys; one key may have several roles."""
     roles: dict[bytes, set[Role]] = {}
     for role in sorted(desk.roles):
         roles.setdefault(desk.cosign.public(desk.key(role)), set()).add(role)
     return [(Key(name=" ".join(sorted(mine)), roles=frozenset(mine)), dsse.public_key(pem)) for pem, mine in roles.items()]
-
-
-def _signature(pinned: Pinned) -> Statement:
-    """What `cosign sign` writes about a digest: its name is left out, so that the signature goes with the image."""
-    return {
-        "_type": statements.STATEMENT_TYPES[0],
-        "subject": [{"digest": {"sha256": pinned.digest.hex}}],
-        "predicateType": SIGNATURE,
-        "predicate": {},
-    }
-
-
-def _canonical(statement: Mapping[str, Any]) -> bytes:
-    return json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _kind(record: Statable) -> str:

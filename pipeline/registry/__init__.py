@@ -7,7 +7,7 @@ something in between is an error. Errors: `RegistryRefused` for rights and certi
 content, `TagConflict`, `Temporary` for what may pass, `ToolFailed` for all else; none of them holds a secret.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pipeline import names
@@ -142,9 +142,25 @@ class Registry:
 
         Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed.
         """
-        from platformdirs import user_cache_path
-
         from pipeline.registry import attaching
 
-        locks = self._locks or user_cache_path(names.DISTRIBUTION, appauthor=False) / "locks"
-        return attaching.attach(self._wire, pinned, artifact_type, layer, layer_type, annotations, locks)
+        return attaching.attach(self._wire, pinned, artifact_type, layer, layer_type, annotations, self._lock_folder)
+
+    def adopt(self, pinned: Pinned, manifests: Sequence[bytes]) -> None:
+        """Write manifests that refer to the image, byte for byte, and see them listed; what they hold must be there.
+
+        Raises `Temporary` when they do not stay listed.
+        """
+        from pipeline.registry import attaching
+
+        attaching.adopt(self._wire, pinned, manifests, self._lock_folder)
+
+    def glance(self, pinned: Pinned) -> tuple[Descriptor, ...]:
+        """What a list says that refers to the image, in as few requests as can be; empty when the image is not there."""
+        return referrers.from_tag(self._wire, pinned) or referrers.from_registry(self._wire, pinned) or ()
+
+    @property
+    def _lock_folder(self) -> Path:
+        from platformdirs import user_cache_path
+
+        return self._locks or user_cache_path(names.DISTRIBUTION, appauthor=False) / "locks"

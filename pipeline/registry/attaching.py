@@ -7,8 +7,9 @@ other, and everybody looks afterwards whether the own entry stands, and adds it 
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import reduce
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -56,26 +57,47 @@ def attach(
     )
     entry = Descriptor(OCI_MANIFEST, Digest.of(body), len(body), dict(annotations), artifact_type)
     answer = writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
-    if answer.headers.get("OCI-Subject") or referrers.from_registry(wire, pinned) is not None:
-        _see_listed(wire, pinned, entry)
-    else:
-        enter(wire, pinned, entry, locks, settle=SETTLE_HERE if pinned.repository.loopback else SETTLE)
+    _list(wire, pinned, (entry,), locks, listed=bool(answer.headers.get("OCI-Subject")))
     return entry
 
 
-def enter(wire: Wire, pinned: Pinned, entry: Descriptor, locks: Path, *, settle: float) -> None:
-    """Add the entry to the tag that stands in for the registry's list, until it is still there after `settle` seconds."""
+def adopt(wire: Wire, pinned: Pinned, manifests: Sequence[bytes], locks: Path) -> None:
+    """Write manifests that refer to the image, byte for byte, and see them listed; what they hold is there already."""
+    entries = [_entry(body) for body in manifests]
+    answers = [
+        writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
+        for body, entry in zip(manifests, entries, strict=True)
+    ]
+    _list(wire, pinned, entries, locks, listed=all(answer.headers.get("OCI-Subject") for answer in answers))
+
+
+def enter(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path, *, settle: float) -> None:
+    """Add entries to the tag that stands in for the registry's list, until all are still there after `settle` seconds."""
     for _ in range(TRIES):
         with _turn(pinned, locks):
             content = referrers.tag_content(wire, pinned)
-            if entry.digest in {each.digest for each in referrers.entries(content, pinned)}:
+            there = {each.digest for each in referrers.entries(content, pinned)}
+            if not (missing := [entry for entry in entries if entry.digest not in there]):
                 return
-            _replace(wire, pinned, with_entry(content, entry))
+            _replace(wire, pinned, reduce(with_entry, missing, content) or b"")
         time.sleep(settle)
     raise Temporary(
-        f"`{referrers.stand_in(pinned)}` lost the entry of `{entry.digest}` {TRIES} times: others write it at the same time",
+        f"`{referrers.stand_in(pinned)}` lost the entry of `{missing[0].digest}` {TRIES} times: others write it at the same time",
         hint="run the same command again; what is attached already is not attached twice",
     )
+
+
+def _list(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path, *, listed: bool) -> None:
+    """See entries in the registry's own list, or put them into the tag that stands in for it; `listed`: it said so."""
+    if listed or referrers.from_registry(wire, pinned) is not None:
+        _see_listed(wire, pinned, entries)
+    elif entries:
+        enter(wire, pinned, entries, locks, settle=SETTLE_HERE if pinned.repository.loopback else SETTLE)
+
+
+def _entry(body: bytes) -> Descriptor:
+    manifest = Manifest.parse(body)
+    return Descriptor(OCI_MANIFEST, manifest.digest, len(body), dict(manifest.annotations), manifest.artifact_type)
 
 
 def _replace(wire: Wire, pinned: Pinned, index: bytes) -> None:
@@ -127,13 +149,14 @@ def _plain(descriptor: Descriptor) -> dict[str, object]:
     return {"mediaType": descriptor.media_type, "digest": str(descriptor.digest), "size": descriptor.size}
 
 
-def _see_listed(wire: Wire, pinned: Pinned, entry: Descriptor) -> None:
+def _see_listed(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor]) -> None:
     for attempt in range(TRIES):
         time.sleep(PAUSE if attempt else 0)
-        if entry.digest in {each.digest for each in referrers.from_registry(wire, pinned) or ()}:
+        there = {each.digest for each in referrers.from_registry(wire, pinned) or ()}
+        if not (missing := [entry.digest for entry in entries if entry.digest not in there]):
             return
     raise Temporary(
-        f"`{pinned.repository.host}` took `{entry.digest}` but does not list it among the referrers of `{pinned}`",
+        f"`{pinned.repository.host}` took `{missing[0]}` but does not list it among the referrers of `{pinned}`",
         hint="run the same command again",
     )
 

@@ -14,6 +14,7 @@ from pipeline.report.decisions import decision_markdown, decision_table, decisio
 from pipeline.report.evidence import evidence_json, evidence_table, signings_json, signings_table
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
+from pipeline.report.releases import announcement, promotion_table, promotions_json
 from pipeline.report.scans import scans_json, scans_markdown, scans_table
 from pipeline.report.tables import (
     builds_table,
@@ -25,6 +26,7 @@ from pipeline.report.tables import (
 )
 
 __all__ = [
+    "announcement",
     "builds_json",
     "builds_junit",
     "builds_table",
@@ -48,6 +50,8 @@ __all__ = [
     "moved_table",
     "plan_json",
     "plan_table",
+    "promotion_table",
+    "promotions_json",
     "scans_json",
     "scans_markdown",
     "scans_table",

@@ -6,6 +6,7 @@ from pipeline.call import Call
 from pipeline.verbs.authors import explain_verb, lint_verb, new_verb, plan_verb, update_verb
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
+from pipeline.verbs.releases import promote_verb
 from pipeline.verbs.scans import scan_verb
 from pipeline.verbs.trust import sign_verb, verify_verb
 
@@ -21,6 +22,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "scan": scan_verb,
     "sign": sign_verb,
     "verify": verify_verb,
+    "promote": promote_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -50,7 +50,7 @@ def sign_verb(call: Call) -> int:
         stage.Subject(
             image=step.image,
             pinned=_pinned(catalog, step),
-            expected=_expected(call, catalog, step.image, found.hashes),
+            expected=expected_of(call, catalog, step.image, found.hashes),
         )
         for step in steps
     ]
@@ -109,7 +109,7 @@ def _decided(
     case = Case(
         image=image,
         evidence=evidence,
-        expected=_expected(call, catalog, image, hashes),
+        expected=expected_of(call, catalog, image, hashes),
         now=now,
         registry_loopback=pinned.repository.loopback,
         checkout=loaded.checkout,
@@ -133,7 +133,8 @@ def _allowed(decision: "Allowed | Refused") -> bool:
     return isinstance(decision, Allowed)
 
 
-def _expected(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Expected":
+def expected_of(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Expected":
+    """What this checkout expects of an image."""
     from pipeline.check import expected
 
     return expected(catalog, image, hashes[image], call.settings.images)

@@ -18,19 +18,20 @@ GROUND = "names errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
     " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence policy"
+    " tagrules diagnosis promotion"
 )
 EDGES = (
-    "redaction conversation command buildinfo buildlog credentials registry download debian rootfs additions toolchain install"
-    " daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness"
-    " cosign gather keys policies quarantine turns"
+    "redaction conversation command buildinfo buildlog credentials registry harbor download debian rootfs additions toolchain"
+    " install daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness"
+    " cosign gather vouching keys policies attest quarantine turns harbor_doctor"
 )
-STAGES = "setup doctor build check scan sign lint update run new explain"
+STAGES = "setup doctor build check scan sign promote lint update run new explain"
 FRONT = "report console call verbs __main__"
 LAYERS = {"ground": GROUND, "core": CORE, "edges": EDGES, "stages": STAGES, "front": FRONT}
 ORDER = [name for layer in LAYERS.values() for name in layer.split()]
 
 PROCESSES = {"command"}
-HTTP = {"registry", "download", "debian", "toolchain", "engine"}
+HTTP = {"registry", "harbor", "download", "debian", "toolchain", "engine"}
 SOCKETS = {"daemons", "dockerhost", "engine", "services", "run"}
 """Looks whether somebody listens, beside HTTP."""
 ENVIRONMENT = {"__main__"}

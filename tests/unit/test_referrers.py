@@ -284,7 +284,7 @@ def test_a_list_that_others_write_is_looked_at_twice(
             server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
 
     monkeypatch.setattr("pipeline.registry.attaching.time.sleep", another_writes)
-    attaching.enter(client._wire, image, ours, tmp_path, settle=1.0)
+    attaching.enter(client._wire, image, [ours], tmp_path, settle=1.0)
     assert {each.digest for each in client.referrers(image)} == {ours.digest, Digest(entry(1)["digest"])}
     assert waited == [1.0, 1.0]
 

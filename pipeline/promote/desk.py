@@ -1,0 +1,73 @@
+"""What promotions, rollbacks and withdrawals work with, and the verdict that each of them signs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from pipeline import attest, names
+from pipeline.cosign import Cosign, PrivateKey
+from pipeline.errors import PromotionRefused, TagConflict
+from pipeline.gather import Keys
+from pipeline.harbor import Harbor
+from pipeline.oci import Digest, Manifest, Pinned, Repository
+from pipeline.registry import Registry
+from pipeline.statements import Decided, decided_statement
+from pipeline.story import Story
+
+
+@dataclass(frozen=True, kw_only=True)
+class Desk:
+    """The release manager's: where releases are, whose verdicts count there, and the key that signs new ones."""
+
+    registry: Registry
+    harbor: Callable[[], Harbor | None]
+    """The destination, where that is one; asked for when tags are created."""
+    repository: Repository
+    """Where releases are."""
+    line: str
+    variants: Mapping[str, str | None]
+    """Of all images that are released."""
+    cosign: Cosign
+    key: Callable[[], PrivateKey]
+    keys: Keys
+    policy: str
+    """Digest of policy, exceptions and keys."""
+    actor: str
+    run: str
+    now: Callable[[], datetime]
+    story: Story
+
+    def may_sign(self) -> None:
+        """Raises `PromotionRefused` unless our key may sign verdicts under the policy: nobody would believe them."""
+        if attest.listed(self.key(), self.keys, role="release", cosign=self.cosign, now=self.now()) is None:
+            raise PromotionRefused(
+                f"the key in {names.ENV_KEY['release']} may not sign as `release` under the policy: it is not listed there, "
+                "revoked or retired",
+                hint="sign with a key that the policy lists, or list this one under `keys:`",
+            )
+
+
+def sign_verdict(decided: Decided, desk: Desk) -> Digest:
+    """Sign a verdict and attach it to the image that it is about."""
+    with desk.story.task(f"signing the verdict: {decided.action} {decided.tag}"):
+        return attest.attach(
+            Pinned.parse(decided.subject),
+            decided_statement(decided),
+            desk.key(),
+            cosign=desk.cosign,
+            registry=desk.registry,
+            annotations={names.ANNOTATION_VERDICT: f"{decided.action} {decided.tag}"},
+        )
+
+
+def create_tag(target: Pinned, tag: str, manifest: Manifest, desk: Desk) -> None:
+    """Create a tag that never moves; raises `TagConflict` when it names something else."""
+    if harbor := desk.harbor():
+        harbor.create_tag(target.repository, target.digest, tag)
+        return
+    named = desk.registry.create_tag(target.repository, tag, manifest)
+    if named != target.digest:
+        raise TagConflict(
+            f"`{target.repository}:{tag}` names {named}: another was faster",
+            hint="look at `nox -s history`, then release under the next number",
+        )

@@ -1,0 +1,174 @@
+"""Everything before the first write: candidates resolved once, evidence collected, decisions made, writes planned."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline import names, promotion
+from pipeline.errors import NotThere, PromotionRefused, TagConflict
+from pipeline.evidence import Evidence, Ignored, Signed, collect
+from pipeline.gather import found
+from pipeline.oci import Digest, Pinned
+from pipeline.policy import Allowed, Refused
+from pipeline.promote.desk import Desk
+from pipeline.promote.reading import attached, standings
+from pipeline.promotion import Blocked, Plan, Standing, Wanted
+from pipeline.releases import Release, floating_tag
+from pipeline.statements import Built, Decided
+from pipeline.survey import in_parallel
+
+Judge = Callable[[str, Evidence, int | None], Allowed | Refused]
+"""Decides on an image from its evidence, and the bytes of its last release."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A candidate that is to be released; `parent` is the image that it is built on, where that is released."""
+
+    image: str
+    source: Pinned
+    parent: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """A candidate that is released already, and that the floating tag names."""
+
+    image: str
+    target: Pinned
+    tag: str
+    floating: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One image before its decision's consequences."""
+
+    subject: Subject
+    evidence: Evidence
+    there: Sequence[Signed | Ignored]
+    """Verdicts and signatures that the destination holds already."""
+    decision: Allowed | Refused
+    standing: Standing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """What would be written, or why nothing is."""
+
+    cases: tuple[Case, ...]
+    plan: Plan | Blocked
+
+    @property
+    def refusal(self) -> PromotionRefused | TagConflict | None:
+        """Why nothing is written; a tag in the way comes first."""
+        blocked = self.plan.obstacles if isinstance(self.plan, Blocked) else ()
+        lines = [f"`{one.image}`: {one.message}\n    {one.solution}" for one in blocked]
+        refused = [case for case in self.cases if isinstance(case.decision, Refused)]
+        lines += [f"`{case.subject.image}`: the policy refuses it, see above" for case in refused]
+        if not lines:
+            return None
+        kind = TagConflict if any(one.conflict for one in blocked) else PromotionRefused
+        listed = "\n".join(f"  {line}" for line in lines)
+        return kind(f"nothing is released, nothing was written\n{listed}", hint=_hint(refused, blocked))
+
+
+def settled(subject: Subject, desk: Desk) -> Settled | None:
+    """Whether the floating tag, a release's tag and a verdict on it all name the candidate; at most three requests.
+
+    Nothing is verified here: nothing is written either.
+    """
+    floating = floating_tag(desk.line, desk.variants[subject.image])
+    digest = subject.source.digest
+    if desk.registry.resolve(desk.repository.tag(floating)) != digest:
+        return None
+    told = [one.annotations.get(names.ANNOTATION_VERDICT, "") for one in desk.registry.glance(desk.repository.at(digest))]
+    verdicts = [one for one in told if one]
+    tags = {one.removeprefix("promote ") for one in verdicts}
+    if len(tags) != 1 or not all(one.startswith("promote ") for one in verdicts):
+        return None
+    (tag,) = tags
+    release = Release.parse(tag)
+    if release is None or release.floating != floating or desk.registry.resolve(desk.repository.tag(tag)) != digest:
+        return None
+    return Settled(image=subject.image, target=desk.repository.at(digest), tag=tag, floating=floating)
+
+
+def prepare(subjects: Sequence[Subject], desk: Desk, judge: Judge, *, given: int | None, lift: bool) -> Prepared:
+    """Evidence, decisions and the plan for `subjects`, parents first; writes nothing."""
+    images = dict.fromkeys(name for one in subjects for name in (one.image, one.parent) if name)
+    with desk.story.task("reading releases, evidence and verdicts"):
+        tags, standing = standings(tuple(images), desk)
+        cases = tuple(in_parallel(lambda subject: _case(subject, standing[subject.image], desk, judge), subjects))
+    wanted = [_wanted(case) for case in cases]
+    plan = promotion.plan(wanted, standing, tags, desk.repository, line=desk.line, given=given, lift=lift)
+    return Prepared(cases=cases, plan=plan)
+
+
+def carried(cases: Sequence[Case], desk: Desk) -> Mapping[str, Mapping[Digest, bytes]]:
+    """The manifests of the statements that counted, byte for byte, by image.
+
+    Raises `PromotionRefused` when one is not there any more.
+    """
+    return {case.subject.image: _manifests(case, desk) for case in cases}
+
+
+def _manifests(case: Case, desk: Desk) -> Mapping[Digest, bytes]:
+    source = case.subject.source.repository
+    if source == desk.repository:
+        return {}
+    listed = {one.digest for one in desk.registry.referrers(case.subject.source)}
+    if lost := set(case.decision.statements) - listed:
+        raise _deleted(case, lost)
+    try:
+        bodies = in_parallel(lambda digest: desk.registry.raw_manifest(source.at(digest))[0], case.decision.statements)
+    except NotThere as error:
+        raise _deleted(case, case.decision.statements) from error
+    return dict(zip(case.decision.statements, bodies, strict=True))
+
+
+def _deleted(case: Case, lost: Collection[Digest]) -> PromotionRefused:
+    image = case.subject.image
+    return PromotionRefused(
+        f"evidence of `{image}` was deleted since it was decided upon: {', '.join(map(str, sorted(lost)))}",
+        hint=f"`nox -s test scan sign -- {image}`, then promote again; nothing was written",
+    )
+
+
+def _case(subject: Subject, standing: Standing, desk: Desk, judge: Judge) -> Case:
+    there = attached(desk.repository.at(subject.source.digest), desk.keys, desk.registry)
+    here: Sequence[Signed | Ignored] = ()
+    if subject.source.repository != desk.repository:
+        here = found(subject.source, desk.keys, desk.registry)
+        verdicts = [one for one in there if isinstance(one, Ignored) or isinstance(one.record, Decided)]
+    else:
+        verdicts = list(found(subject.source, desk.keys, desk.registry))
+    evidence = collect(subject.source, [*here, *verdicts], now=desk.now())
+    return Case(
+        subject=subject,
+        evidence=evidence,
+        there=there,
+        decision=judge(subject.image, evidence, _size(standing, subject, desk)),
+        standing=standing,
+    )
+
+
+def _size(standing: Standing, subject: Subject, desk: Desk) -> int | None:
+    """Bytes of the last release that is another digest."""
+    top = standing.top
+    digest = standing.tags.get(top) if top else None
+    if digest is None or digest == subject.source.digest:
+        return None
+    return desk.registry.manifest(desk.repository.at(digest)).size
+
+
+def _wanted(case: Case) -> Wanted:
+    subject, built = case.subject, case.evidence.one(Built)
+    stands_on = Pinned.parse(built.parent).digest if built and built.parent else None
+    parent = (subject.parent, stands_on) if subject.parent else None
+    return Wanted(image=subject.image, source=subject.source, parent=parent)
+
+
+def _hint(refused: Sequence[Case], blocked: Sequence[promotion.Obstacle]) -> str:
+    if refused:
+        return f"`nox -s verify -- {' '.join(case.subject.image for case in refused)}` shows every reason and who can mend it"
+    return blocked[0].solution

@@ -1,0 +1,63 @@
+"""How releases stand, read from their registry: tags, what they name, and the verdicts on that."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+
+from pipeline.errors import NotThere
+from pipeline.evidence import Ignored, Signed, Why, collect
+from pipeline.gather import Keys, found
+from pipeline.oci import Pinned
+from pipeline.promote.desk import Desk
+from pipeline.promotion import Standing
+from pipeline.registry import Registry
+from pipeline.releases import Release, floating_tag
+from pipeline.statements import SIGNATURE, SUMMARY, Decided
+from pipeline.survey import in_parallel
+
+KINDS = (SUMMARY, SIGNATURE)
+"""What a release has that its candidate does not need to have."""
+
+
+def standings(images: Collection[str], desk: Desk) -> tuple[Sequence[str], Mapping[str, Standing]]:
+    """All tags of the releases, and how each of the images stands."""
+    tags = desk.registry.tags(desk.repository)
+    return tags, {image: standing(image, tags, desk) for image in images}
+
+
+def standing(image: str, tags: Collection[str], desk: Desk) -> Standing:
+    """How one image stands, of all tags."""
+    variant = desk.variants[image]
+    mine = [one for tag in tags if (one := Release.parse(tag)) and (one.line, one.variant) == (desk.line, variant)]
+    floating = floating_tag(desk.line, variant)
+    wanted = [*map(str, mine), *([floating] if floating in tags else [])]
+    named = dict(zip(wanted, in_parallel(lambda tag: desk.registry.resolve(desk.repository.tag(tag)), wanted), strict=True))
+    digests = sorted({digest for digest in named.values() if digest})
+    on_digests = in_parallel(lambda digest: _verdicts(desk.repository.at(digest), desk), digests)
+    decided = [one for verdicts, _ in on_digests for one in verdicts]
+    return Standing(
+        image=image,
+        line=desk.line,
+        variant=variant,
+        tags={one: named[str(one)] for one in mine},
+        floating=named.get(floating),
+        verdicts=sorted(decided, key=_when, reverse=True),
+        unread=tuple(text for _, unread in on_digests for text in unread),
+    )
+
+
+def attached(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:
+    """Verdicts and signatures on a digest; none where the registry does not hold it."""
+    try:
+        return found(pinned, keys, registry, kinds=KINDS)
+    except NotThere:
+        return ()
+
+
+def _verdicts(pinned: Pinned, desk: Desk) -> tuple[Sequence[Decided], Sequence[str]]:
+    evidence = collect(pinned, attached(pinned, desk.keys, desk.registry), now=desk.now())
+    unread = [f"`{pinned}`: {one.manifest} {one.text}" for one in evidence.because(Why.UNREADABLE)]
+    return evidence.all(Decided), unread
+
+
+def _when(decided: Decided) -> tuple[datetime, str]:
+    return decided.finished, decided.tag

@@ -1,0 +1,60 @@
+"""A family whose candidates are built and signed, ready to be released; and what its releases look like afterwards."""
+
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from pipeline import names
+from pipeline.oci import Digest, Repository
+from pipeline.registry import Registry
+from tests.integration.conftest import Stack
+from tests.integration.families import LINKS, PROJECT, Ended, Family
+
+LENIENT = (
+    ("cpu: { required: true,", "cpu: { required: false,"),
+    ("bom: required", "bom: show"),
+    ("secrets: refuse", "secrets: show"),
+)
+"""What nobody looks at here, so that candidates are made in seconds."""
+
+
+class Releases:
+    """Two images that are released, `core` and on it `app`, and the registry that they are released to."""
+
+    def __init__(self, root: Path, stack: Stack, *, releases: str = "") -> None:
+        """`releases` is the host of another registry."""
+        self.family = Family(root, stack)
+        self.host = releases or stack.host
+        path = self.family.repository.path.removesuffix("/family")
+        self.repository = Repository(self.host, f"{path}/released/family")
+        self.family.environment |= {names.ENV_RELEASES: f"{self.host}/{path}/released"}
+        shutil.copytree(PROJECT / "policies", root / "policies")
+        local = root / "policies" / "local.yaml"
+        text = local.read_text()
+        for before, after in LENIENT:
+            assert before in text
+            text = text.replace(before, after)
+        local.write_text(text)
+        self.change()
+
+    def change(self) -> Mapping[str, Digest]:
+        """New candidates of both images, built and signed."""
+        self.family.image("core", "", "FROM scratch\nCOPY --link data /\n", data=secrets.token_bytes(1000))
+        self.family.image("app", "parent: core\nvariant: app\n", LINKS, data=secrets.token_bytes(1000))
+        return self.candidates()
+
+    def candidates(self) -> Mapping[str, Digest]:
+        """Build and sign what the folders describe."""
+        assert self.call("build").code == 0
+        assert self.call("sign").code == 0
+        return {step["image"]: Digest(step["digest"]) for step in self.call("plan", "--json").data}
+
+    def call(self, *words: str, **environment: str) -> Ended:
+        return self.family.call(*words, **environment)
+
+    def tags(self) -> Mapping[str, Digest]:
+        """What each tag of the releases names, the lists of referrers left out."""
+        found = [tag for tag in Registry().tags(self.repository) if not tag.startswith("sha256-")]
+        named = {tag: Registry().resolve(self.repository.tag(tag)) for tag in found}
+        return {tag: digest for tag, digest in named.items() if digest}
