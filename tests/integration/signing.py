@@ -124,12 +124,16 @@ def signature_of(digest: Digest) -> Statement:
     return {"_type": statements.STATEMENT_TYPES[0], "subject": subject, **kind}
 
 
-def image_in(repository: Repository, content: bytes = b"a layer") -> Pinned:
+def image_in(repository: Repository, content: bytes = b"a layer", labels: Mapping[str, str] = {}) -> Pinned:
     """A small image; the same content has the same digest in every repository."""
     registry = Registry()
-    config = registry.upload(
-        repository, b'{"os": "linux", "architecture": "amd64", "rootfs": {"type": "layers", "diff_ids": []}}'
-    )
+    about = {
+        "os": "linux",
+        "architecture": "amd64",
+        "rootfs": {"type": "layers", "diff_ids": []},
+        "config": {"Labels": dict(labels)},
+    }
+    config = registry.upload(repository, json.dumps(about).encode())
     layer = registry.upload(repository, content)
     manifest = {
         "schemaVersion": 2,
