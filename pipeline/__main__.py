@@ -84,6 +84,12 @@ def parser() -> argparse.ArgumentParser:
     setup.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
     doctor = _verb(verbs, "doctor", "say what is wrong with this machine, and the remedy")
     doctor.add_argument("--clear", action="store_true", help="lift the machine's quarantine: GPU work is accepted again")
+    doctor.add_argument(
+        "--harbor", metavar="HOST/PROJECT", help="look at this Harbor alone, as a place for candidates and releases"
+    )
+    doctor.add_argument(
+        "--apply", action="store_true", help="make the projects and rules that lack in the Harbor, and name its robots"
+    )
     new = _verb(verbs, "new", "write the folder of a new image that already builds")
     new.add_argument("name", metavar="NAME")
     new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")

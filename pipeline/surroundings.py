@@ -12,6 +12,7 @@ from pipeline.command import Run
 from pipeline.errors import InputError
 
 if TYPE_CHECKING:
+    from pipeline.harbor import Harbor
     from pipeline.registry import Registry
 
 PYPI = "https://pypi.org/simple"
@@ -60,6 +61,13 @@ def registry(environment: Mapping[str, str], *, run: Run, cache: Path) -> "Regis
 
     logins = credentials.of_docker(environment, run)
     return Registry(credentials=logins, certificates=certificates(environment), locks=cache / "locks")
+
+
+def harbor(host: str, environment: Mapping[str, str], *, run: Run) -> "Harbor | None":
+    """The Harbor at `host`, asked with the same logins and authorities; None when another registry answers there."""
+    from pipeline.harbor import find
+
+    return find(host, credentials=credentials.of_docker(environment, run), certificates=certificates(environment))
 
 
 def certificates(environment: Mapping[str, str]) -> Path | None:

@@ -6,6 +6,7 @@ from pipeline import context
 from pipeline.call import Call, print_json, ready_for
 from pipeline.diagnosis import State
 from pipeline.errors import PipelineError, ToolUnfit
+from pipeline.verbs.harbors import apply_to_harbor, harbor_findings
 
 
 def setup_verb(call: Call) -> int:
@@ -23,15 +24,23 @@ def setup_verb(call: Call) -> int:
 
 
 def doctor_verb(call: Call) -> int:
-    """Say what is wrong with the machine; exit 4 when something is. With `--clear`, lift its quarantine before."""
+    """Say what is wrong with the machine and with the Harbor that the catalog names; exit 4 when something is.
+
+    With `--clear`, lift the machine's quarantine before; with `--harbor`, look at that Harbor alone; with `--apply`, make
+    the projects and rules there that lack.
+    """
     from pipeline import doctor, report
 
     if call.arguments.clear:
         _clear(call)
     catalog = context.load(call.settings)
-    findings = doctor.examine(
-        settings=call.settings, registry_host=catalog.candidate_repository, run=call.run, environment=call.environment
-    )
+    if call.arguments.apply:
+        apply_to_harbor(call, catalog)
+    findings = harbor_findings(call, catalog)
+    if not call.arguments.harbor:
+        repository = catalog.candidate_repository
+        of_machine = doctor.examine(settings=call.settings, registry_host=repository, run=call.run, environment=call.environment)
+        findings = (*of_machine, *findings)
     if call.arguments.json:
         print_json(report.findings_json(findings))
     else:

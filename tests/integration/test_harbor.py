@@ -4,6 +4,8 @@ import base64
 import json
 import os
 import secrets
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.harbor.double import Double
 from tests.harbor.state import ADMIN, PASSWORD
 from tests.integration.conftest import Stack
 
+ROOT = Path(__file__).parents[2]
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 READER = "repository:pull artifact:read artifact:list tag:list"
 PROMOTER = f"{READER} repository:push tag:create immutable-tag:list project:read quota:read"
@@ -244,3 +247,103 @@ def test_a_revoked_robot_is_refused_and_never_told_that_nothing_is_there(harbor:
     with pytest.raises(PipelineError) as refused:
         ours.tag(repository, "v1.2.3")
     assert refused.value.exit_code == 9
+
+
+@pytest.fixture
+def login(harbor: Double, tmp_path: Path) -> Path:
+    """Docker's configuration with the administrator's login."""
+    basic = base64.b64encode(f"{ADMIN}:{PASSWORD}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {harbor.host: {"auth": basic}}}))
+    return tmp_path
+
+
+def doctor(place: str, config: Path, *options: str) -> tuple[int, dict[str, dict[str, str]], str]:
+    """Exit code, what the verb found by name, its story."""
+    command = [sys.executable, "-m", "pipeline", "doctor", "--harbor", place, "--json", *options]
+    environment = {**os.environ, "DOCKER_CONFIG": str(config)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    return done.returncode, {each["name"]: each for each in json.loads(done.stdout)}, done.stderr
+
+
+def test_the_doctor_makes_what_lacks_once_and_is_content_then(harbor: Double, login: Path) -> None:
+    name = f"p{secrets.token_hex(4)}"
+    place = f"{harbor.host}/{name}/team"
+    code, found, _ = doctor(place, login)
+    assert code == 4
+    assert found[f"{name}: project"]["state"] == "fault"
+    code, found, story = doctor(place, login, "--apply")
+    assert code == 0, found
+    assert f"will create the private project `{name}`" in story
+    assert "2 changes made" in story
+    assert '"name": "release"' in story
+    (rule,) = harbor.state.projects[name].rules
+    assert rule["tag_selectors"][0]["pattern"] == "v[0-9]*.[0-9]*.[0-9]*"
+    code, _, story = doctor(place, login, "--apply")
+    assert (code, "nothing to change" in story) == (0, True)
+    assert len(harbor.state.projects[name].rules) == 1
+
+
+def test_the_doctor_finds_each_fault_of_a_harbor_with_its_remedy(harbor: Double, login: Path) -> None:
+    name = f"p{secrets.token_hex(4)}"
+    harbor.project(name, enable_content_trust_cosign="true", prevent_vul="true")
+    admin(harbor).add_immutable_rule(name, repositories="**", tags="")
+    with harbor.state.lock:
+        harbor.state.projects[name].limit = 1
+        harbor.state.projects[name].blobs["sha256:any"] = 1
+        everything = [{"decoration": "repoMatches", "pattern": "**"}]
+        harbor.state.retentions[number := harbor.state.number("retention")] = {
+            "scope": {"ref": harbor.state.projects[name].number},
+            "rules": [{"template": "latestPushedK", "scope_selectors": {"repository": everything}}],
+            "trigger": {"settings": {"cron": "0 0 0 * * *"}},
+        }
+        harbor.state.projects[name].metadata["retention_id"] = str(number)
+        harbor.state.read_only = True
+    try:
+        code, found, _ = doctor(f"{harbor.host}/{name}", login)
+    finally:
+        harbor.state.read_only = False
+    faults = {each for each, finding in found.items() if finding["state"] == "fault"}
+    parts = ("content trust", "pulling", "quota", "rules")
+    assert code == 4
+    assert faults == {"harbor read-only mode", *(f"{name}: {part}" for part in parts)}
+    assert "which means everything" in found[f"{name}: rules"]["detail"]
+    assert all(found[each]["remedy"] for each in faults)
+
+
+def test_the_doctor_tells_retention_that_would_delete_candidates(harbor: Double, login: Path) -> None:
+    name = f"p{secrets.token_hex(4)}"
+    harbor.project(name)
+    with harbor.state.lock:
+        harbor.state.retentions[number := harbor.state.number("retention")] = {
+            "scope": {"ref": harbor.state.projects[name].number},
+            "rules": [{"template": "latestPushedK"}],
+            "trigger": {"settings": {"cron": "0 0 0 * * *"}},
+        }
+        harbor.state.projects[name].metadata["retention_id"] = str(number)
+    _, found, _ = doctor(f"{harbor.host}/{name}", login, "--apply")
+    assert found[f"{name}: retention"]["state"] == "fault"
+    assert "their evidence" in found[f"{name}: retention"]["detail"]
+
+
+def test_the_doctor_names_the_rights_that_a_robot_lacks(harbor: Double, repository: Repository, tmp_path: Path) -> None:
+    name = project_of(repository)
+    made = harbor.robot(f"r{secrets.token_hex(4)}", **{name: READER})
+    basic = base64.b64encode(f"{made.name}:{made.secret}".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {harbor.host: {"auth": basic}}}))
+    code, found, _ = doctor(f"{harbor.host}/{name}/team", tmp_path)
+    assert code == 4
+    told = found[f"{name}: rights"]
+    assert told["state"] == "fault"
+    missing = {"repository:push", "tag:create", "immutable-tag:list", "project:read", "quota:read"}
+    assert {right for right in PROMOTER.split() if f"`{right}`" in told["remedy"]} == missing
+    assert found[f"{name}: rules"]["state"] == "warn"
+
+
+def test_the_doctor_tells_a_wrong_password_and_another_registry(harbor: Double, stack: Stack, tmp_path: Path) -> None:
+    basic = base64.b64encode(f"{ADMIN}:wrong".encode()).decode()
+    (tmp_path / "config.json").write_text(json.dumps({"auths": {harbor.host: {"auth": basic}}}))
+    code, found, _ = doctor(f"{harbor.host}/library", tmp_path)
+    assert code == 4
+    assert "refuses the login of `admin`" in found["harbor"]["detail"]
+    _, found, _ = doctor(f"{stack.host}/library", tmp_path)
+    assert "is no Harbor" in found["harbor"]["detail"]
