@@ -3,6 +3,7 @@
 Colour and live progress only on a terminal and without `NO_COLOR`; in CI, plain lines and the provider's folds.
 """
 
+import re
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 HEARTBEAT = 30.0
 """Seconds between signs of life of a long task where nothing can be drawn live."""
 NOTE_WIDTH = 60
+_COMMAND = re.compile(r"^(\s*)(::|##(?=\[))", re.MULTILINE)
+"""How a line begins that GitHub Actions takes for a command."""
 
 
 class Console:
@@ -38,7 +41,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """One line."""
-        self._print(escape(text))
+        self._print(escape(self._inert(text)))
 
     def warn(self, text: str) -> None:
         """One line that the user should not miss; an annotation in GitHub Actions."""
@@ -51,13 +54,14 @@ class Console:
         """A table or other rendering; texts in it may come from images and registries."""
         with self._lock:
             told = self._rich.render(what, self._rich.options.update(no_wrap=True, overflow="ignore"))
-            self._rich.print(Segments([each if each.control else Segment(inert(each.text), each.style) for each in told]), end="")
+            kept = [each if each.control else Segment(self._inert(each.text), each.style) for each in told]
+            self._rich.print(Segments(kept), end="")
 
     def error(self, error: PipelineError) -> None:
         """An error as users see it: what, and what to do."""
-        self._print(f"[bold red]error:[/] {escape(error.message)}")
+        self._print(f"[bold red]error:[/] {escape(self._inert(error.message))}")
         if error.hint:
-            self._print(f"\n[bold]hint:[/] {escape(error.hint)}")
+            self._print(f"\n[bold]hint:[/] {escape(self._inert(error.hint))}")
 
     @contextmanager
     def fold(self, title: str) -> Iterator[None]:
@@ -113,6 +117,10 @@ class Console:
             yield beat
         finally:
             beat.end()
+
+    def _inert(self, text: str) -> str:
+        """`inert`; and where GitHub reads along, no line of others' that it would take for a command."""
+        return _COMMAND.sub(r"\1\2 ", inert(text)) if self._provider == "github" else inert(text)
 
     def _print(self, markup: str) -> None:
         with self._lock:

@@ -1,7 +1,7 @@
 """Signed statements as cosign 3 writes them: a sigstore bundle around a DSSE envelope around an in-toto statement; pure.
 
 Formats: sigstore bundle v0.3, DSSE v1 (a signature is over the type and the exact bytes of the payload), in-toto. Keys are
-those that cosign makes or takes: ECDSA with the hash of its curve's size, RSA of 2048 bits or more, Ed25519.
+those that cosign makes or takes: ECDSA on P-256, P-384 and P-521 with the hash of that size, RSA of 2048 bits or more, Ed25519.
 """
 
 import base64
@@ -80,9 +80,11 @@ def public_key(pem: bytes) -> PublicKey:
         raise InputError("is no public key in PEM") from error
     if isinstance(key, rsa.RSAPublicKey) and key.key_size >= RSA_BITS:
         return key
-    if isinstance(key, ec.EllipticCurvePublicKey | ed25519.Ed25519PublicKey):
+    if isinstance(key, ed25519.Ed25519PublicKey):
         return key
-    raise InputError(f"is neither ECDSA, Ed25519 nor RSA of {RSA_BITS} bits or more")
+    if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1 | ec.SECP384R1 | ec.SECP521R1):
+        return key
+    raise InputError(f"is neither ECDSA on P-256, P-384 or P-521, Ed25519, nor RSA of {RSA_BITS} bits or more")
 
 
 def _valid(key: PublicKey, signature: bytes, message: bytes) -> bool:

@@ -4,7 +4,7 @@ Statements are grouped by what they are about; in each group the newest by its o
 time the worse. Times are the word of whoever holds the key: they defend against neglect, not against a stolen key.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -116,7 +116,7 @@ class Evidence:
         return tuple(one for one in self.ignored if one.why is why)
 
 
-def collect(subject: Pinned, found: Iterable[Signed | Ignored], *, now: datetime) -> Evidence:
+def collect(subject: Pinned, found: Collection[Signed | Ignored], *, now: datetime) -> Evidence:
     """The evidence of `subject` from all that is attached to it."""
     ignored = [one for one in found if isinstance(one, Ignored)]
     valid: list[Signed] = []

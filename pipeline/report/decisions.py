@@ -156,5 +156,5 @@ def _row(*cells: str) -> str:
 
 
 def _inert(text: str) -> str:
-    """One line, and no HTML: some of it was said inside images."""
-    return text.replace("\n", " ").replace("<", "&lt;")
+    """One line, no HTML and no links: some of it was said inside images."""
+    return " ".join(text.splitlines()).replace("<", "&lt;").replace("](", "]\\(")

@@ -83,19 +83,28 @@ def verify_verb(call: Call) -> int:
 
 
 def _verify_alone(call: Call) -> int:
-    """Evidence from references and a folder of keys alone: no catalog, and so no verdict."""
+    """Evidence from references and a folder of keys alone: no catalog, and so no verdict.
+
+    Exit 7 where the digest is not signed, nothing is said of it, or something that is said cannot be read.
+    """
     from pipeline import keys, report
+    from pipeline.evidence import Why
     from pipeline.gather import gather
 
     if not call.images:
         raise InputError("`--keys` wants references to verify", hint="`verify REGISTRY/REPOSITORY@sha256:… --keys DIR`")
+    if call.arguments.policy:
+        raise InputError(
+            "with `--keys` there is no verdict, so no policy", hint="leave out `--keys`: a policy names its own keys"
+        )
     ring = keys.in_folder(call.arguments.keys)
     evidence = [gather(_resolved(call, text), ring, call.registry, now=call.now()) for text in call.images]
     if call.arguments.json:
         print_json(report.evidence_json(evidence))
     for one in evidence:
         call.console.show(report.evidence_table(one))
-    return 0 if all(one.signatures and one.counted for one in evidence) else PromotionRefused.exit_code
+    known = [one.signatures and one.counted and not one.because(Why.UNREADABLE) for one in evidence]
+    return 0 if all(known) else PromotionRefused.exit_code
 
 
 def _decided(

@@ -1,6 +1,7 @@
 """The console: what people and CI logs read on stderr."""
 
 import io
+import re
 
 import pytest
 from rich.console import Group
@@ -76,3 +77,16 @@ def test_a_table_keeps_its_colours_on_a_terminal() -> None:
     stream.isatty = lambda: True  # type: ignore[method-assign]
     Console(stderr=stream, environment={"TERM": "xterm"}).show(Text("failed", style="red"))
     assert stream.getvalue() == "\x1b[31mfailed\x1b[0m\n"
+
+
+def test_what_others_say_gives_github_no_commands() -> None:
+    made, stream = console(GITHUB_ACTIONS="true")
+    made.say("a::b\n  ::error::x\n##[error]y")
+    told = table("", "")
+    told.add_row("a", "b\n::stop-commands::x")
+    made.show(told)
+    made.warn("ours")
+    lines = stream.getvalue().splitlines()
+    assert lines[:3] == ["a::b", "  :: error::x", "## [error]y"]
+    assert [line for line in lines if re.match(r"\s*(::\S|##\[)", line)] == ["::warning::ours"]
+    assert any(":: stop-commands" in line for line in lines)

@@ -133,7 +133,15 @@ def test_a_bundle_tells_whether_a_log_knows_of_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----\n", pem(rsa.generate_private_key(65537, 1024))]
+    "content",
+    [
+        b"",
+        b"-----BEGIN PUBLIC KEY-----\nx\n-----END PUBLIC KEY-----\n",
+        pem(rsa.generate_private_key(65537, 1024)),
+        pem(ec.generate_private_key(ec.SECP224R1())),
+        pem(ec.generate_private_key(ec.SECP256K1())),
+    ],
+    ids=["nothing", "no key", "short", "weak curve", "another curve"],
 )
 def test_what_is_no_strong_public_key_is_refused(content: bytes) -> None:
     with pytest.raises(InputError):
