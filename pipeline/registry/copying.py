@@ -1,6 +1,7 @@
 """Blobs from one repository to another: by a mount within a registry, else streamed, with no file in between."""
 
 from collections.abc import Callable
+from contextlib import closing
 from urllib.parse import urlencode
 
 import requests
@@ -61,9 +62,12 @@ def _stream(
 ) -> None:
     for attempt in range(1, writing.UPLOADS + 1):
         try:
-            with uploads.opened(wire, target, descriptor.digest, place) as upload:
+            with (
+                uploads.opened(wire, target, descriptor.digest, place) as upload,
+                closing(pieces(wire, source, descriptor)) as arriving,
+            ):
                 progress.restart()
-                for piece in pieces(wire, source, descriptor):
+                for piece in arriving:
                     upload.append(piece)
                     progress.advance(len(piece))
                 upload.finish()

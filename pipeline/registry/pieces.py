@@ -6,7 +6,8 @@ The last piece comes only when size and digest of all are right. So who passes p
 import hashlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 
 import requests
 
@@ -25,24 +26,26 @@ PAUSE = 0.5
 _PARTIAL = re.compile(r"bytes (\d+)-")
 
 
-def pieces(wire: Wire, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
+def pieces(wire: Wire, repository: Repository, descriptor: Descriptor) -> Generator[bytes, None, None]:
     """The blob in pieces of `PIECE` bytes, the last one of that or less; an empty blob is one empty piece.
 
-    Raises `ToolFailed` in place of the last piece unless size and digest are the descriptor's.
+    Close it when it is not read to its end. Raises `ToolFailed` in place of the last piece unless size and digest are the
+    descriptor's.
     """
     hashed, held = hashlib.sha256(), bytearray()
-    for chunk in _chunks(wire, repository, descriptor):
-        hashed.update(chunk)
-        held += chunk
-        while len(held) > PIECE:
-            yield bytes(held[:PIECE])
-            del held[:PIECE]
+    with closing(_chunks(wire, repository, descriptor)) as chunks:
+        for chunk in chunks:
+            hashed.update(chunk)
+            held += chunk
+            while len(held) > PIECE:
+                yield bytes(held[:PIECE])
+                del held[:PIECE]
     if hashed.hexdigest() != descriptor.digest.hex:
         raise ToolFailed(f"`{repository}@{descriptor.digest}` arrived damaged: it has another digest")
     yield bytes(held)
 
 
-def _chunks(wire: Wire, repository: Repository, descriptor: Descriptor) -> Iterator[bytes]:
+def _chunks(wire: Wire, repository: Repository, descriptor: Descriptor) -> Generator[bytes, None, None]:
     """Exactly as many bytes as the blob has, over as many connections as that takes."""
     what, place, last, breaks = f"`{repository}@{descriptor.digest}`", 0, 0, 0
     while place < descriptor.size:

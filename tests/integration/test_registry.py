@@ -3,13 +3,10 @@
 import base64
 import json
 import os
-import signal
-import socket
 import ssl
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,25 +16,20 @@ from pathlib import Path
 
 import pytest
 import requests
-from platformdirs import user_cache_path
 
-from pipeline import credentials, daemons, names, toolchain
-from pipeline.command import Runner, spawn
+from pipeline import credentials
+from pipeline.command import Runner
 from pipeline.errors import NotThere, RegistryRefused
-from pipeline.install import get, workshop
 from pipeline.oci import OCI_MANIFEST, Descriptor, Digest, Pinned, Repository
 from pipeline.registry import Registry, session
 from pipeline.registry.trust import Trust
-from pipeline.story import Silent
-from pipeline.toolchain import Host
 from tests.integration.conftest import Stack
+from tests.integration.registries import RUN, Running, registry, tool
 
-RUN = Runner(os.environ)
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PASSWORD = 's3cr$t:p"w'
 HTPASSWD = "ci:$2y$05$abcdefghijklmnopqrstuuFkEvp2DTTp6/Zym6JYDxD7fNVWDoo3i\n"
 """`PASSWORD`, by bcrypt."""
-STARTS_WITHIN = 30.0
 ATTACHING = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -50,14 +42,6 @@ kind = "application/vnd.dev.sigstore.bundle.v0.3+json"
 with ThreadPoolExecutor(len(numbers)) as pool:
     list(pool.map(lambda number: client.attach(Pinned.parse(image), kind, number.encode(), kind, {"number": number}), numbers))
 """
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarded:
-    """A registry that wants a password."""
-
-    host: str
-    pid: int
 
 
 def image_in(client: Registry, repository: Repository, content: bytes = b"a layer") -> Pinned:
@@ -86,45 +70,13 @@ def repository(stack: Stack) -> Repository:
     return Repository.parse(f"{stack.candidates}/attached")
 
 
-def tool(name: str) -> Path:
-    """A tool of the user's cache, or got now."""
-    host, cache = Host.here(os.environ), user_cache_path(names.DISTRIBUTION, appauthor=False)
-    if not toolchain.find(name, host=host, cache=cache, run=RUN).tool:
-        with workshop(cache=cache, host=host, run=RUN, story=Silent()) as shop:
-            get(name, shop)
-    found = toolchain.find(name, host=host, cache=cache, run=RUN).tool
-    assert found is not None
-    return found.path
-
-
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A registry that wants a password."""
     folder = tmp_path_factory.mktemp("guarded")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        host = f"127.0.0.1:{free.getsockname()[1]}"
     (folder / "htpasswd").write_text(HTPASSWD)
-    settings = {
-        "version": 0.1,
-        "storage": {"filesystem": {"rootdirectory": str(folder / "data")}},
-        "http": {"addr": host},
-        "auth": {"htpasswd": {"realm": "guarded", "path": str(folder / "htpasswd")}},
-    }
-    (folder / "config.yml").write_text(json.dumps(settings))
-    environment = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
-    pid = spawn(tool("registry"), "serve", folder / "config.yml", log=folder / "log", env=environment)
-    try:
-        until_it_answers(host, folder / "log")
-        yield Guarded(host=host, pid=pid)
-    finally:
-        os.kill(pid, signal.SIGKILL)
-
-
-def until_it_answers(host: str, log: Path) -> None:
-    name, _, port = host.partition(":")
-    end = time.monotonic() + STARTS_WITHIN
-    while daemons.ask((name, int(port)), "/v2/", host=host) is None:
-        assert time.monotonic() < end, log.read_text()
-        time.sleep(0.05)
+    with registry(folder, {"auth": {"htpasswd": {"realm": "guarded", "path": str(folder / "htpasswd")}}}) as running:
+        yield running
 
 
 def docker_config(folder: Path, host: str, password: str) -> credentials.Credentials:
@@ -166,7 +118,7 @@ def test_a_large_blob_arrives_whole(client: Registry, repository: Repository) ->
     assert client.blob(repository, client.upload(repository, content)) == content
 
 
-def test_a_guarded_registry_is_used_with_dockers_login(guarded: Guarded, tmp_path: Path) -> None:
+def test_a_guarded_registry_is_used_with_dockers_login(guarded: Running, tmp_path: Path) -> None:
     client = Registry(credentials=docker_config(tmp_path, guarded.host, PASSWORD), locks=tmp_path / "locks")
     client.ping(guarded.host)
     image = image_in(client, Repository(guarded.host, "team/images"))
@@ -174,7 +126,7 @@ def test_a_guarded_registry_is_used_with_dockers_login(guarded: Guarded, tmp_pat
     assert client.referrers(image) == (attached,)
 
 
-def test_a_guarded_registry_refuses_others(guarded: Guarded, tmp_path: Path) -> None:
+def test_a_guarded_registry_refuses_others(guarded: Running, tmp_path: Path) -> None:
     for client in (Registry(), Registry(credentials=docker_config(tmp_path, guarded.host, "wrong"))):
         for ask in (client.ping, lambda host, client=client: client.tags(Repository(host, "team/images"))):
             with pytest.raises(RegistryRefused, match=f"docker login {guarded.host}") as caught:
@@ -182,7 +134,7 @@ def test_a_guarded_registry_refuses_others(guarded: Guarded, tmp_path: Path) -> 
             assert "wrong" not in str(caught.value)
 
 
-def test_a_real_credential_helper_is_asked(guarded: Guarded, tmp_path: Path) -> None:
+def test_a_real_credential_helper_is_asked(guarded: Running, tmp_path: Path) -> None:
     helper = tmp_path / "docker-credential-test"
     told = json.dumps({"ServerURL": guarded.host, "Username": "ci", "Secret": PASSWORD})
     helper.write_text(f"#!/bin/sh\nread -r host\n[ \"$1 $host\" = 'get {guarded.host}' ] && echo '{told}'\n")
