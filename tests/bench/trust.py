@@ -25,7 +25,7 @@ from pipeline.story import Silent
 from tests import cases
 from tests.bench.build import IMAGE, Figure
 from tests.bench.family import ROOT
-from tests.integration.signing import DOCUMENT, found_cosign, hang, image_in, referrer, signature_of, stated, written
+from tests.integration.signing import DOCUMENT, entries, found_cosign, hang, image_in, signature_of, stated, written
 from tests.vulnerabilities import PIP, Advisory, database, metadata, push
 
 ADVISORIES = (
@@ -124,9 +124,7 @@ def verify(settings: Settings) -> Iterator[Figure]:
     took, found = _verified(image)
     yield Figure("verdict on an image with eight statements", took, "s", at_most=2.0)
     yield Figure("  that count", len(found["statements"]), "", at_least=8.0)
-    attached = [entry.digest for entry in registry.referrers(image)]
-    entries = [_entry(image, digest) for digest in attached] + [referrer(image, os.urandom(100_000)) for _ in range(60)]
-    hang(image, entries)
+    hang(image, [*entries(image), *(os.urandom(100_000) for _ in range(60))])
     took, found = _verified(image)
     yield Figure("the same beside 60 pieces of junk", took, "s", at_most=2.0)
     yield Figure("  that count", len(found["statements"]), "", at_least=8.0)
@@ -146,11 +144,6 @@ def _eight(image: Pinned) -> Sequence[Statement]:
     )
     about = [stated(record.model_copy(update={"subject": str(image)})) for record in records]
     return (*about, signature_of(image.digest))
-
-
-def _entry(image: Pinned, digest: Digest) -> Mapping[str, Any]:
-    content, kind = Registry().raw_manifest(image.repository.at(digest))
-    return {"mediaType": kind, "digest": str(digest), "size": len(content), "artifactType": dsse.BUNDLE_TYPE}
 
 
 def _verified(image: Pinned, *words: str) -> tuple[float, Mapping[str, Any]]:

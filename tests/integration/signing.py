@@ -170,3 +170,9 @@ def hang(image: Pinned, contents: Iterable[bytes | Mapping[str, Any]]) -> list[D
     index = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()
     Registry().put_manifest(image.repository, index, OCI_INDEX, f"sha256-{image.digest.hex}")
     return [Digest(entry["digest"]) for entry in entries]
+
+
+def entries(image: Pinned) -> list[dict[str, Any]]:
+    """What is listed already."""
+    listed = Registry().referrers(image)
+    return [told(one, one.media_type) | {"artifactType": one.artifact_type} for one in listed]

@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from pipeline import names
+from pipeline.command import Runner
+from pipeline.cosign import Cosign, PrivateKey
 from pipeline.dsse import BUNDLE_TYPE
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
+from pipeline.statements import TEST_RESULT
 from tests.integration.conftest import Stack
 from tests.integration.families import LINKS, PROJECT, Ended, Family, ended, free_port
 from tests.integration.images import layer, python_layer
-from tests.integration.signing import found_cosign
+from tests.integration.signing import entries, found_cosign, hang, signature_of, written
 
 PASSWORD = "a-long-password-of-a-key"
 DEBIAN = {
@@ -328,6 +331,20 @@ def test_what_cannot_be_verified_ends_with_the_reason(made: Signed, tmp_path: Pa
         said = alone(made, tmp_path / "empty", reference, *with_keys_alone)
         assert (said.code, text in said.stderr, "Traceback" in said.stderr) == (code, True, False)
     assert alone(made, tmp_path / "empty", *with_keys_alone).code == 2
+    both = alone(made, tmp_path / "empty", str(made.app), *with_keys_alone, "--policy", "release.yaml")
+    assert (both.code, "with `--keys` there is no verdict" in both.stderr) == (2, True)
     unknown = made.family.call("verify", "ap")
     assert (unknown.code, "did you mean `app`" in unknown.stderr) == (2, True)
     assert list((tmp_path / "empty").iterdir()) == []
+
+
+def test_what_our_key_signed_and_we_cannot_read_is_no_success(made: Signed, tmp_path: Path) -> None:
+    newer = {**signature_of(made.bare.digest), "predicateType": TEST_RESULT, "predicate": {"result": "FAILED", "version": 2}}
+    key = PrivateKey(reference=str(made.family.cache / "keys" / "development.key"), environment={})
+    content = Cosign(path=made.cosign, run=Runner({})).sign(written(newer), key)
+    hang(made.bare, [content, *entries(made.bare)])
+    (keys := tmp_path / "keys").mkdir()
+    shutil.copy(made.family.cache / "keys" / "development.pub", keys / "ci.pub")
+    found = alone(made, tmp_path / "empty", str(made.bare), "--keys", str(keys), "--json")
+    assert (found.code, [one["why"] for one in found.data[0]["ignored"]]) == (7, ["unreadable"])
+    assert "unreadable" in reasons(made.family.call("verify", "bare", "--json"))
