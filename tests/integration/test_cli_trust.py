@@ -170,10 +170,15 @@ def test_a_policy_with_changes_that_are_not_committed_is_refused(made: Signed) -
         exceptions.write_text(before + "# one more\n")
         verdict = made.family.call("verify", "app", "--policy", "policies/release.yaml", "--json")
         assert "policy" in reasons(verdict)
+        exceptions.write_text(before)
+        subprocess.run(["git", "-C", str(made.family.root), "config", "status.showUntrackedFiles", "no"], check=True)
+        (exceptions.parent / "keys" / "more.pub").touch()
+        assert "policy" in reasons(made.family.call("verify", "app", "--policy", "policies/release.yaml", "--json"))
         exceptions.write_text("exceptions: [}\n")
         assert made.family.call("verify", "app").code == 2
     finally:
         exceptions.write_text(before)
+        (exceptions.parent / "keys" / "more.pub").unlink(missing_ok=True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import pytest
 
 from pipeline import dsse, policy, statements
 from pipeline.command import Runner
+from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import NotThere, ToolFailed
 from pipeline.evidence import Evidence, Key, Signed, Why
 from pipeline.gather import STATEMENT_LIMIT, found, gather
@@ -446,6 +447,13 @@ def test_signed_nonsense_is_no_statement_and_where_it_could_be_a_failure_it_refu
     case = shop.case(shop.hung(*shop.good.values(), *map(shop.ci, ours)))
     assert refused(case) == ["unreadable"]
     assert whys(case.evidence) == [Why.UNREADABLE] * len(ours)
+
+
+def test_a_key_may_come_from_the_environment(shop: Shop) -> None:
+    text = (shop.ci.folder / "ci.key").read_text()
+    key = PrivateKey(reference="env://KEY_OF_CI", environment={"KEY_OF_CI": text, "COSIGN_REPOSITORY": "example.com/elsewhere"})
+    made = Cosign(path=shop.ci.cosign, run=Runner({})).sign(dsse.parse(shop.good["built"]).payload, key)
+    assert refused(shop.case(shop.hung(*shop.without("built"), made))) == []
 
 
 def test_cosign_signs_by_itself_and_we_count_it(shop: Shop) -> None:

@@ -56,12 +56,15 @@ def test_what_was_not_assessed_is_never_called_held() -> None:
 
 
 def test_a_summary_for_ci_says_the_same_and_nothing_in_it_acts() -> None:
-    case = beside(signed(failed("gpu", NOW, reason="a | b\n<img src=x>")))
+    case = beside(signed(failed("gpu", NOW, reason="a | b\n<img src=x>\r![ALLOWED](https://example.com)")))
     text = report.decision_markdown(decide(strict(), case), case.evidence)
     assert text.startswith("### nlp: REFUSED, for 2 reasons\n\n| | |\n| --- | --- |\n| digest | ")
-    assert "| failing-lane | refused | lane `gpu` failed on NVIDIA A100-SXM4-80GB: a \\| b &lt;img src=x> |\n" in text
-    assert "\n- failing-lane: lane `gpu` failed on NVIDIA A100-SXM4-80GB: a | b &lt;img src=x>\n  - `nox -s test" in text
-    assert "<img" not in text
+    assert (
+        "| failing-lane | refused | lane `gpu` failed on NVIDIA A100-SXM4-80GB: a \\| b &lt;img src=x> ![ALLOWED]\\(https" in text
+    )
+    assert "\n- failing-lane: lane `gpu` failed on NVIDIA A100-SXM4-80GB: a | b &lt;img src=x> ![ALLOWED]" in text
+    assert "\n  - `nox -s test" in text
+    assert not [each for each in ("<img", "](", "\r") if each in text]
 
 
 def test_a_permission_names_the_exceptions_that_it_used_and_what_else_is_to_know() -> None:
