@@ -76,7 +76,7 @@ class _Image:
 
 
 def sign(subjects: Sequence[Subject], desk: Desk) -> tuple[Signing, ...]:
-    """Sign and attach what is known of each subject, then sign its digest.
+    """Sign and attach what is known of each subject and not signed yet, then sign its digest.
 
     Raises `InputError` with every fault of a digest's statements, before anything of it is signed.
     """
@@ -86,6 +86,8 @@ def sign(subjects: Sequence[Subject], desk: Desk) -> tuple[Signing, ...]:
 def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
     unsigned = _read(subject, desk)
     there = [one for one in found(subject.pinned, _publics(desk), desk.registry) if isinstance(one, Signed)]
+    if not unsigned and not any(one.record for one in there):
+        raise _refusal(subject, [])
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)
     if "ci" in desk.roles:
@@ -109,7 +111,7 @@ def _read(subject: Subject, desk: Desk) -> Mapping[str, tuple[Statement, Statabl
             wrong = [error.message]
         again = AGAIN.get(kind, SCAN).format(subject.image)
         faults += [f"`{path}`: {text}; `{again}`" for text in wrong]
-    if faults or not read:
+    if faults:
         raise _refusal(subject, faults)
     return read
 
