@@ -17,6 +17,7 @@ from pipeline.dsse import BUNDLE_TYPE
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.statements import TEST_RESULT
+from tests.fakes import Answer, fake_registry
 from tests.integration.conftest import Stack
 from tests.integration.families import LINKS, PROJECT, Ended, Family, ended, free_port
 from tests.integration.images import layer, python_layer
@@ -320,6 +321,19 @@ def test_references_are_verified_in_an_empty_folder_by_keys_alone(made: Signed, 
     strangers = alone(made, tmp_path / "empty", str(made.app), "--keys", str(keys), "--json")
     assert (strangers.code, strangers.data[0]["statements"], strangers.data[0]["signatures"]) == (7, [], [])
     assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_tag_that_moves_meanwhile_is_looked_at_once(made: Signed, tmp_path: Path) -> None:
+    (keys := tmp_path / "keys").mkdir()
+    shutil.copy(made.family.root / "ci.pub", keys / "ci.pub")
+    with fake_registry() as registry:
+        first = registry.put_image(registry.repository(), layers=(b"first",))
+        registry.put_image(registry.repository(), layers=(b"second",), tag="moving")
+        address = f"/v2/{first.repository.path}/manifests/moving"
+        registry.canned["GET", address] = [Answer(200, registry.manifests[first.repository.path, str(first.digest)])]
+        found = alone(made, tmp_path / "empty", f"{first.repository}:moving", "--keys", str(keys), "--json")
+        assert (found.code, found.data[0]["subject"]) == (7, str(first))
+        assert registry.asked("GET", "/manifests/moving") == [address]
 
 
 def test_what_cannot_be_verified_ends_with_the_reason(made: Signed, tmp_path: Path) -> None:
