@@ -12,12 +12,13 @@ from pathlib import Path
 
 import nox
 
-nox.needs_version = ">=2024.4.15"
-nox.options.sessions = []
-nox.options.stop_on_first_error = True
-nox.options.default_venv_backend = "none"
-
 ROOT = Path(__file__).parent
+sys.path.insert(0, str(ROOT))
+
+from pipeline.sessions import register, run  # noqa: E402
+
+nox.options.sessions = []
+nox.options.default_venv_backend = "none"
 
 
 def environment(session: nox.Session, lock: str) -> str:
@@ -34,37 +35,7 @@ def environment(session: nox.Session, lock: str) -> str:
     return str(python)
 
 
-def run(session: nox.Session, *argv: str) -> None:
-    """Run a program, its stdout and stderr apart; Ctrl-C gives it time to stop what it started."""
-    session.run(*argv, external=True, stderr=None, interrupt_timeout=40.0, terminate_timeout=20.0)
-
-
-def verb(name: str, summary: str) -> None:
-    """A session that is one verb of the pipeline."""
-
-    def session(session: nox.Session) -> None:
-        run(session, environment(session, "pipeline"), "-m", "pipeline", name, *session.posargs)
-
-    session.__doc__ = summary
-    nox.session(name=name)(session)
-
-
-verb("setup", "Find or get the tools, start what is missing; `-- --stop` stops what was started.")
-verb("doctor", "Say what is wrong with this machine, and the remedy.")
-verb("new", "Write the folder of a new image: `-- NAME --parent P`.")
-verb("plan", "Say for each image whether it is built or reused, and why.")
-verb("explain", "List what an image's input hash is made of, and what changed: `-- IMAGE`.")
-verb("build", "Build what has no candidate yet, parents first.")
-verb("test", "Check the candidates: `-- [IMAGE…] [-k WORDS] [--keep]`.")
-verb("scan", "List what is in candidates, and what is known to be wrong with it: `-- [IMAGE…] [--require-database]`.")
-verb("sign", "Sign what is known of candidates, and attach it to them: `-- [IMAGE…] [--role ROLE] [--run ID]`.")
-verb("verify", "Say what is proved of images, and whether they may be released: `-- [IMAGE…] [--policy FILE]`.")
-verb("promote", "Release candidates: `-- IMAGE… [--number N] [--dry-run]`.")
-verb("rollback", "Let the floating tag name an older release, and hold it there: `-- IMAGE --to 2.6.2 --reason TEXT`.")
-verb("withdraw", "Mark a release as bad for good: `-- TAG --reason TEXT`.")
-verb("history", "List the releases of an image: `-- IMAGE`.")
-verb("run", "Start an image as its users do: `-- IMAGE [COMMAND…]`.")
-verb("update", "Solve the locks again and say what moved: `-- [IMAGE…]`.")
+register(python=lambda session: environment(session, "pipeline"), without=("lint",))
 
 
 def own(check: Callable[[nox.Session, str], None]) -> None:

@@ -90,6 +90,8 @@ def parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--apply", action="store_true", help="make the projects and rules that lack in the Harbor, and name its robots"
     )
+    init = _verb(verbs, "init", "write a new family of images that already builds")
+    init.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="where; by default here")
     new = _verb(verbs, "new", "write the folder of a new image that already builds")
     new.add_argument("name", metavar="NAME")
     new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")
@@ -175,7 +177,10 @@ def _verb(
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
     root = arguments.root or environment.get(names.ENV_ROOT)
     alone = getattr(arguments, "keys", None) is not None
-    root = _folder(root) if root else _here() if alone else _find_root(_here())
+    if arguments.verb == "init":
+        root = _folder(arguments.folder or ".")
+    else:
+        root = _folder(root) if root else _here() if alone else _find_root(_here())
     return Settings(
         root=root,
         cache=_cache(environment),

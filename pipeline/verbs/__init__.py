@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from pipeline.call import Call
-from pipeline.verbs.authors import explain_verb, lint_verb, new_verb, plan_verb, update_verb
+from pipeline.verbs.authors import explain_verb, init_verb, lint_verb, new_verb, plan_verb, update_verb
+from pipeline.verbs.back import history_verb, rollback_verb, withdraw_verb
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
 from pipeline.verbs.releases import promote_verb
@@ -13,6 +14,7 @@ from pipeline.verbs.trust import sign_verb, verify_verb
 VERBS: Mapping[str, Callable[[Call], int]] = {
     "setup": setup_verb,
     "doctor": doctor_verb,
+    "init": init_verb,
     "new": new_verb,
     "lint": lint_verb,
     "plan": plan_verb,
@@ -23,6 +25,9 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "sign": sign_verb,
     "verify": verify_verb,
     "promote": promote_verb,
+    "rollback": rollback_verb,
+    "withdraw": withdraw_verb,
+    "history": history_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -1,8 +1,22 @@
-"""`new`, `lint`, `plan`, `explain` and `update`: what an author of images types."""
+"""`init`, `new`, `lint`, `plan`, `explain` and `update`: what an author of images types."""
+
+import shlex
+from pathlib import Path
 
 from pipeline import context, plan
 from pipeline.call import Call, print_json, ready_for, survey_of
 from pipeline.errors import InputError
+
+
+def init_verb(call: Call) -> int:
+    """Write a new family."""
+    from pipeline.init import init
+
+    folder = call.settings.root
+    written = init(folder, call.now())
+    go = "" if folder == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
+    call.console.say(f"wrote {len(written)} files; next: `{go}nox -s update build test`")
+    return 0
 
 
 def new_verb(call: Call) -> int:

@@ -12,6 +12,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def stack() -> None:
+    """Nothing: a wheel needs none of the tools, which may take minutes to get."""
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
@@ -42,6 +47,9 @@ def test_the_installed_command_runs_in_a_clean_environment(wheel: Path, tmp_path
     assert "build" in told.stdout
     version = subprocess.run([pipeline, "--version"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert version.stdout.split()[-1] == wheel.name.split("-")[1]
+    written = subprocess.run([pipeline, "init", "new"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    assert "nox -s update build test" in written.stderr
+    assert {path.name for path in (tmp_path / "new").iterdir()} == {"images", "policies", "noxfile.py", ".gitignore"}
     planned = subprocess.run([pipeline, "plan"], cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
     assert planned.returncode == 2, planned.stderr
     assert "--root" in planned.stderr

@@ -1,0 +1,10 @@
+"""The image starts as its users start it. `service_*.py` run outside; `test_*.py` run inside, where the image has Python."""
+
+from typing import Any
+
+
+def test_a_shell_starts_as_the_user(start: Any) -> None:
+    """`start` starts the image, and stops it at the end of the test."""
+    shell = start("sh", "-c", "id -un")
+    assert shell.wait(60).code == 0
+    assert shell.log().strip() == "user"
