@@ -74,14 +74,18 @@ class Allowed(Judged):
         raise TypeError("a permission is neither copied nor stored")
 
 
-def decide(policy: Policy, case: Case) -> Allowed | Refused:
-    """Whether the image of `case` may be released under `policy`, with every reason at once."""
+def decide(policy: Policy, case: Case, *, rollback: bool = False) -> Allowed | Refused:
+    """Whether the image of `case` may be released under `policy`, with every reason at once.
+
+    A `rollback` to what was released once waives the rules that time can break; integrity still refuses.
+    """
     live = usable(case)
     spoken = [(code, tuple(RULES[code.name](policy, case))) for code in CODES]
     faults = [(code, said) for code, all_said in spoken for said in all_said if isinstance(said, Fault)]
     used = {(code.name, fault): waivers(code, fault, live) for code, fault in faults}
-    ruled = tuple(_ruled(code, all_said, live) for code, all_said in spoken)
-    reasons = tuple(_reason(code, fault) for code, fault in faults if not used[code.name, fault])
+    ruled = tuple(_ruled(code, all_said, live, waived=rollback and code.ages) for code, all_said in spoken)
+    refusing = ((code, fault) for code, fault in faults if not (used[code.name, fault] or (rollback and code.ages)))
+    reasons = tuple(_reason(code, fault) for code, fault in refusing)
     remarks = [f"{code.name}: {said.message}" for code, all_said in spoken for said in all_said if isinstance(said, Remark)]
     counted = (*case.evidence.signatures, *case.evidence.counted)
     judged = Judged(
@@ -97,7 +101,7 @@ def decide(policy: Policy, case: Case) -> Allowed | Refused:
     return Refused(**vars(judged), reasons=reasons) if reasons else Allowed(_MADE_HERE, judged=judged)
 
 
-def _ruled(code: Code, all_said: tuple[Fault | Unknown | Remark, ...], live: tuple[Waiver, ...]) -> Ruled:
+def _ruled(code: Code, all_said: tuple[Fault | Unknown | Remark, ...], live: tuple[Waiver, ...], *, waived: bool) -> Ruled:
     faults = [said for said in all_said if isinstance(said, Fault)]
     unknown = [said for said in all_said if isinstance(said, Unknown)]
     found = [waivers(code, fault, live) for fault in faults]
@@ -106,7 +110,7 @@ def _ruled(code: Code, all_said: tuple[Fault | Unknown | Remark, ...], live: tup
         held=not faults and not unknown,
         assessed=bool(faults) or not unknown,
         reasons=(*(said.message for said in faults), *(said.message for said in unknown)),
-        waived=bool(faults) and all(found),
+        waived=bool(faults) and (waived or all(found)),
         exceptions=tuple(dict.fromkeys(one.id or one.rule for each in found for one in each)),
     )
 

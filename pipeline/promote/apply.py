@@ -11,11 +11,11 @@ from pipeline.errors import NotThere, TagConflict, Temporary
 from pipeline.evidence import Signed
 from pipeline.oci import Descriptor, Digest, Manifest
 from pipeline.policy import Allowed
-from pipeline.promote.desk import Desk, create_tag, sign_verdict
+from pipeline.promote.desk import Desk, create_tag
 from pipeline.promote.floating import move
 from pipeline.promote.prepare import Case, Prepared, carried
+from pipeline.promote.verdict import say
 from pipeline.promotion import Plan, Promotion
-from pipeline.statements import Decided
 from pipeline.survey import in_parallel
 
 
@@ -97,35 +97,14 @@ def _listed(promotion: Promotion, desk: Desk) -> set[Digest] | None:
 def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, told: Told) -> None:
     """The verdict, then the release signature; each once."""
     signed = [one for one in case.there if isinstance(one, Signed)]
-    decided = Decided(
-        image=promotion.image,
-        subject=str(promotion.target),
-        action="promote",
-        tag=str(promotion.release),
-        previous=str(promotion.before or ""),
-        policy=decision.policy,
-        rules=decision.rules,
-        statements=[str(digest) for digest in decision.statements],
-        actor=desk.actor,
-        reason=told.reason,
-        finished=desk.now(),
-        run=desk.run,
-    )
-    if not promotion.decided and not any(_same(one.record, decided) for one in signed):
-        sign_verdict(decided, desk)
+    if not promotion.decided:
+        digest = promotion.target.digest
+        say(desk, case.standing, promotion.release, "promote", told.reason, digest=digest, judged=decision, there=signed)
     signatures = [*case.evidence.signatures, *(one for one in signed if one.record is None)]
     if not any("release" in one.key.roles and not one.key.revoked for one in signatures):
         with desk.story.task(f"signing {promotion.image} as released"):
             statement = attest.signature(promotion.target)
             attest.attach(promotion.target, statement, desk.key(), cosign=desk.cosign, registry=desk.registry)
-
-
-def _same(record: object, wanted: Decided) -> bool:
-    """Whether a verdict says what is to be said now, whenever and by whom it was said."""
-    if not isinstance(record, Decided):
-        return False
-    changes = {"finished": wanted.finished, "run": wanted.run, "actor": wanted.actor, "rules": wanted.rules}
-    return record.model_copy(update=changes).model_dump(mode="json") == wanted.model_dump(mode="json")
 
 
 def _prove(promotion: Promotion, desk: Desk) -> None:

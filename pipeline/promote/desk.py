@@ -9,9 +9,8 @@ from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import PromotionRefused, TagConflict
 from pipeline.gather import Keys
 from pipeline.harbor import Harbor
-from pipeline.oci import Digest, Manifest, Pinned, Repository
+from pipeline.oci import Manifest, Pinned, Repository
 from pipeline.registry import Registry
-from pipeline.statements import Decided, decided_statement
 from pipeline.story import Story
 
 
@@ -45,19 +44,6 @@ class Desk:
                 "revoked or retired",
                 hint="sign with a key that the policy lists, or list this one under `keys:`",
             )
-
-
-def sign_verdict(decided: Decided, desk: Desk) -> Digest:
-    """Sign a verdict and attach it to the image that it is about."""
-    with desk.story.task(f"signing the verdict: {decided.action} {decided.tag}"):
-        return attest.attach(
-            Pinned.parse(decided.subject),
-            decided_statement(decided),
-            desk.key(),
-            cosign=desk.cosign,
-            registry=desk.registry,
-            annotations={names.ANNOTATION_VERDICT: f"{decided.action} {decided.tag}"},
-        )
 
 
 def create_tag(target: Pinned, tag: str, manifest: Manifest, desk: Desk) -> None:

@@ -16,12 +16,15 @@ def move(promotion: Promotion, manifest: Manifest, desk: Desk) -> None:
     Raises `TagConflict` when another moved it meanwhile, or when a higher release or a rollback came; then it follows that.
     """
     with desk.story.task(f"moving {promotion.floating}"):
-        _moved(promotion.image, promotion.floating, manifest, promotion.before, desk)
+        let_name(promotion.image, promotion.floating, manifest, promotion.before, desk)
     follow(promotion.image, manifest.digest, desk)
 
 
-def _moved(image: str, floating: str, manifest: Manifest, expected: Digest | None, desk: Desk) -> None:
-    """Another who lost a race for the same release may have moved it too: then it is ours to move again."""
+def let_name(image: str, floating: str, manifest: Manifest, expected: Digest | None, desk: Desk) -> None:
+    """Move the tag from what it is expected to name; raises `TagConflict` when it names something else.
+
+    Another who lost a race for the same release may have moved it too: then it is ours to move again.
+    """
     for attempt in range(TRIES):
         try:
             desk.registry.move_tag(desk.repository, floating, manifest, expected=expected)

@@ -35,8 +35,18 @@ class Settled:
 
     image: str
     target: Pinned
-    tag: str
+    release: Release
     floating: str
+
+    @property
+    def tag(self) -> str:
+        """The immutable one."""
+        return str(self.release)
+
+    @property
+    def number(self) -> int:
+        """Its number in the line."""
+        return self.release.number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +100,7 @@ def settled(subject: Subject, desk: Desk) -> Settled | None:
     release = Release.parse(tag)
     if release is None or release.floating != floating or desk.registry.resolve(desk.repository.tag(tag)) != digest:
         return None
-    return Settled(image=subject.image, target=desk.repository.at(digest), tag=tag, floating=floating)
+    return Settled(image=subject.image, target=desk.repository.at(digest), release=release, floating=floating)
 
 
 def prepare(subjects: Sequence[Subject], desk: Desk, judge: Judge, *, given: int | None, lift: bool) -> Prepared:

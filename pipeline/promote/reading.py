@@ -1,14 +1,16 @@
 """How releases stand, read from their registry: tags, what they name, and the verdicts on that."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from pipeline.errors import NotThere
 from pipeline.evidence import Ignored, Signed, Why, collect
 from pipeline.gather import Keys, found
-from pipeline.oci import Pinned
+from pipeline.oci import Digest, Pinned
 from pipeline.promote.desk import Desk
-from pipeline.promotion import Standing
+from pipeline.promotion import Past, Standing, past
 from pipeline.registry import Registry
 from pipeline.releases import Release, floating_tag
 from pipeline.statements import SIGNATURE, SUMMARY, Decided
@@ -16,6 +18,7 @@ from pipeline.survey import in_parallel
 
 KINDS = (SUMMARY, SIGNATURE)
 """What a release has that its candidate does not need to have."""
+_LIST = re.compile(r"sha256-([0-9a-f]{64})")
 
 
 def standings(images: Collection[str], desk: Desk) -> tuple[Sequence[str], Mapping[str, Standing]]:
@@ -43,6 +46,26 @@ def standing(image: str, tags: Collection[str], desk: Desk) -> Standing:
         verdicts=sorted(decided, key=_when, reverse=True),
         unread=tuple(text for _, unread in on_digests for text in unread),
     )
+
+
+def history(image: str, desk: Desk) -> Sequence[Past]:
+    """What became of an image's releases, a line each, the oldest line first."""
+    tags = desk.registry.tags(desk.repository)
+    mine = {one.line for tag in tags if (one := Release.parse(tag)) and one.variant == desk.variants[image]}
+    strays = _strays(tags, desk)
+    lines = sorted(mine | {desk.line}, key=lambda line: Release(line=line, number=0).version)
+    return tuple(past(standing(image, tags, replace(desk, line=line)), tags, strays) for line in lines)
+
+
+def _strays(tags: Collection[str], desk: Desk) -> Sequence[Decided]:
+    """Verdicts on content that has no release's tag, which only the tags that stand in for a list of referrers tell of."""
+    released = [tag for tag in tags if Release.parse(tag)]
+    named = set(in_parallel(lambda tag: desk.registry.resolve(desk.repository.tag(tag)), released))
+    listed = [Digest(f"sha256:{match[1]}") for tag in tags if (match := _LIST.fullmatch(tag))]
+    left = [digest for digest in listed if digest not in named]
+    return [
+        one for verdicts, _ in in_parallel(lambda digest: _verdicts(desk.repository.at(digest), desk), left) for one in verdicts
+    ]
 
 
 def attached(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:

@@ -12,6 +12,14 @@ from pipeline.report.data import (
 )
 from pipeline.report.decisions import decision_markdown, decision_table, decisions_json
 from pipeline.report.evidence import evidence_json, evidence_table, signings_json, signings_table
+from pipeline.report.history import (
+    history_json,
+    history_table,
+    rollback_json,
+    rollback_table,
+    withdrawal_json,
+    withdrawal_lines,
+)
 from pipeline.report.junit import builds_junit, lanes_junit
 from pipeline.report.lanes import lanes_markdown, lanes_table
 from pipeline.report.releases import announcement, promotion_table, promotions_json
@@ -41,6 +49,8 @@ __all__ = [
     "explanation_table",
     "findings_json",
     "findings_table",
+    "history_json",
+    "history_table",
     "lanes_json",
     "lanes_junit",
     "lanes_markdown",
@@ -52,9 +62,13 @@ __all__ = [
     "plan_table",
     "promotion_table",
     "promotions_json",
+    "rollback_json",
+    "rollback_table",
     "scans_json",
     "scans_markdown",
     "scans_table",
     "signings_json",
     "signings_table",
+    "withdrawal_json",
+    "withdrawal_lines",
 ]

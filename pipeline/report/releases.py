@@ -24,7 +24,7 @@ def promotions_json(settled: "Sequence[Settled]", prepared: "Prepared | None", w
         "decisions": decisions_json([case.decision for case in prepared.cases]) if prepared else [],
         "obstacles": plain(plan.obstacles) if isinstance(plan, Blocked) else [],
         "plan": [] if plan is None or isinstance(plan, Blocked) else [_promotion(one) for one in plan.promotions],
-        "settled": plain(settled),
+        "settled": [{"image": one.image, "target": str(one.target), "tag": one.tag, "floating": one.floating} for one in settled],
         "written": [_promotion(one) for one in written],
     }
 
@@ -42,7 +42,7 @@ def promotion_table(plan: "Plan") -> RenderableType:
 
 def announcement(promotion: "Promotion | Settled") -> str:
     """One line to paste."""
-    tag = getattr(promotion, "tag", "") or str(getattr(promotion, "release", ""))
+    tag = str(promotion.release)
     return f"{promotion.image} {tag}: {promotion.target.repository}:{tag}@{promotion.target.digest}, also as {promotion.floating}"
 
 

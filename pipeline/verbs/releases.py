@@ -34,18 +34,22 @@ def promote_verb(call: Call) -> int:
     given = promotion.number(arguments.number) if arguments.number is not None else None
     promotion.require_number(given, ci=call.environment.get("CI", "").lower() not in NO)
     _reasoned(arguments.lift_hold, arguments.reason)
-    images = _images(catalog, call.images, arguments.digest)
+    images = images_of(catalog, call.images)
+    if arguments.digest and len(images) != 1:
+        raise InputError("`--digest` is about one image", hint="name that image alone")
     ready_for(call, catalog, "registry")
     hashes = context.hashes(call.settings, catalog, images)
     subjects = [_subject(call, catalog, image, hashes) for image in images]
     loaded = policy_of(call, catalog, loopback=catalog.release_repository.loopback)
-    desk = _desk(call, catalog, loaded)
+    desk = desk_of(call, catalog, loaded)
     settled = [] if arguments.lift_hold else [one for subject in subjects if (one := promote.settled(subject, desk))]
     left = [subject for subject in subjects if subject.image not in {one.image for one in settled}]
     judge = _judge(call, catalog, loaded, hashes, desk)
     prepared = promote.prepare(left, desk, judge, given=given, lift=arguments.lift_hold) if left else None
     for one in settled:
         call.console.say(f"nothing to do: {report.announcement(one)}")
+        if given is not None and one.number != given:
+            call.console.warn(f"`{one.image}` does not become number {given}: it is released as `{one.tag}`")
     written = _released(call, prepared, desk) if prepared else ()
     if arguments.json:
         print_json(report.promotions_json(settled, prepared, written))
@@ -73,12 +77,10 @@ def _released(call: Call, prepared: "Prepared", desk: "Desk") -> "Sequence[Promo
     return written
 
 
-def _images(catalog: Catalog, texts: Sequence[str], digest: str | None) -> Sequence[str]:
-    """The images that are meant, parents first; a floating tag means its image."""
+def images_of(catalog: Catalog, texts: Sequence[str]) -> Sequence[str]:
+    """The images that are meant, parents first; a floating tag means its image. Raises for one that is never released."""
     floating = {catalog.floating_tag(image): name for name, image in catalog.images.items() if image.release}
     wanted = {plan.require(catalog, floating.get(text, text)).name for text in texts}
-    if digest and len(wanted) != 1:
-        raise InputError("`--digest` is about one image", hint="name that image alone")
     if never := [name for name in wanted if not catalog.images[name].release]:
         raise PromotionRefused(
             f"`{never[0]}` is never released: its `image.yaml` says `release: false`", hint="release an image that stands on it"
@@ -101,7 +103,8 @@ def _subject(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, Inpu
     return Subject(image=image, source=tagged.repository.at(digest), parent=parent)
 
 
-def _desk(call: Call, catalog: Catalog, loaded: "Loaded") -> "Desk":
+def desk_of(call: Call, catalog: Catalog, loaded: "Loaded") -> "Desk":
+    """The release manager's desk."""
     from pipeline import credentials, harbor
     from pipeline.promote import Desk
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipeline import policy
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
-from pipeline.policy import CODES, Allowed, Case, Exceptions, Waiver, decide
+from pipeline.policy import CODES, Allowed, Case, Exceptions, Refused, Waiver, decide
 from pipeline.policy.model import Frozen
 from pipeline.statements import Built, Findings
 from tests import cases
@@ -203,6 +203,32 @@ def test_no_exception_waives_integrity_not_even_one_that_was_made_past_the_parse
         empty = Evidence(subject=SUBJECT)
         found = replace(cases.case(), evidence=empty, exceptions=Exceptions.model_construct(exceptions=(forged,)))
         assert {"signature", "build", "lanes", "bom", "scan"} <= set(refused(found))
+
+
+# going back
+
+
+def test_a_rollback_goes_on_over_what_time_brings_and_records_it_as_waived() -> None:
+    stale = replace(instead(cases.scanned(NOW - 30 * DAY, vulnerabilities=[cases.weakness(severity="CRITICAL")])), now=NOW)
+    found = replace(stale, expected=cases.expected(lanes={}, size_limit=1, claims={"torch": "2.7.0"}))
+    asked = strict(soak=DAY + SECOND, freeze=(Frozen.model_construct(begin=NOW, end=NOW + DAY, reason="holidays"),))
+    wrong = {"lanes", "claims", "scan", "vulnerabilities", "size", "soak", "freeze"}
+    assert set(refused(found, asked)) == wrong
+    decision = decide(asked, found, rollback=True)
+    assert isinstance(decision, Allowed)
+    assert {ruled.code for ruled in decision.rules if ruled.waived} == wrong
+    assert all(ruled.reasons and not ruled.held for ruled in decision.rules if ruled.waived)
+
+
+def test_integrity_refuses_a_rollback_too() -> None:
+    bad = replace(cases.case(), evidence=Evidence(subject=SUBJECT))
+    decision = decide(strict(), bad, rollback=True)
+    assert isinstance(decision, Refused)
+    assert {reason.rule for reason in decision.reasons} == {"signature", "build", "bom"}
+    withdrawn = cases.beside(signed(cases.built(dirty=True), KEYS["ci"]), Ignored(manifest="x", why=Why.UNREADABLE, text="y"))
+    again = decide(strict(), withdrawn, rollback=True)
+    assert isinstance(again, Refused)
+    assert {reason.rule for reason in again.reasons} == {"unreadable", "build"}
 
 
 # the policies that ship

@@ -1,0 +1,78 @@
+"""The verdict that a promotion, a rollback or a withdrawal signs about a release."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import Literal
+
+from pipeline import attest, names
+from pipeline.evidence import Ignored, Signed
+from pipeline.oci import Digest, Pinned
+from pipeline.policy import Judged
+from pipeline.promote.desk import Desk
+from pipeline.promotion import Standing
+from pipeline.releases import Release
+from pipeline.statements import Decided, decided_statement
+
+TICK = timedelta(seconds=1)
+"""How much later than all that it follows a verdict is dated at least: the newest counts."""
+
+
+def say(
+    desk: Desk,
+    standing: Standing,
+    release: Release,
+    action: Literal["promote", "rollback", "withdraw"],
+    reason: str,
+    *,
+    digest: Digest | None = None,
+    judged: Judged | None = None,
+    hold: bool = False,
+    there: Iterable[Signed | Ignored] = (),
+) -> None:
+    """Sign a verdict and attach it to the release, unless it is among what is `there`; `digest` where that has no tag yet."""
+    target = desk.repository.at(digest or _digest(standing, release))
+    newest = max((one.finished for one in standing.verdicts), default=None)
+    now = desk.now()
+    decided = Decided(
+        image=standing.image,
+        subject=str(target),
+        action=action,
+        tag=str(release),
+        previous=str(standing.floating or ""),
+        policy=desk.policy,
+        rules=judged.rules if judged else (),
+        statements=[str(one) for one in judged.statements] if judged else (),
+        hold=hold,
+        actor=desk.actor,
+        reason=reason,
+        finished=max(now, newest + TICK) if newest else now,
+        run=desk.run,
+    )
+    if not any(_same(one, decided) for one in there):
+        _sign(decided, desk)
+
+
+def _digest(standing: Standing, release: Release) -> Digest:
+    digest = standing.tags[release]
+    assert digest is not None
+    return digest
+
+
+def _sign(decided: Decided, desk: Desk) -> None:
+    with desk.story.task(f"signing the verdict: {decided.action} {decided.tag}"):
+        attest.attach(
+            Pinned.parse(decided.subject),
+            decided_statement(decided),
+            desk.key(),
+            cosign=desk.cosign,
+            registry=desk.registry,
+            annotations={names.ANNOTATION_VERDICT: f"{decided.action} {decided.tag}"},
+        )
+
+
+def _same(one: Signed | Ignored, wanted: Decided) -> bool:
+    """Whether a verdict says what is to be said now, whenever and by whom it was said."""
+    if not isinstance(one, Signed) or not isinstance(one.record, Decided) or one.key.revoked:
+        return False
+    changes = {"finished": wanted.finished, "run": wanted.run, "actor": wanted.actor, "rules": wanted.rules}
+    return one.record.model_copy(update=changes).model_dump(mode="json") == wanted.model_dump(mode="json")
