@@ -71,7 +71,7 @@ def unit(session: nox.Session, python: str) -> None:
 @own
 def integration(session: nox.Session, python: str) -> None:
     """Run the tests on the real tools; what they need is found, got or started."""
-    run(session, python, "-m", "pytest", "tests/integration", *session.posargs)
+    run(session, python, "-m", "pytest", "tests/integration", "tests/harbor", *session.posargs)
 
 
 @own

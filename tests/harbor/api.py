@@ -58,7 +58,7 @@ class Api:
         if request.path == "/service/token":
             return self.token(request)
         if request.path == "/api/version":
-            return told({"version": "v2.0"})
+            return told({"version": "v2.0"}, headers={"Content-Type": "text/plain; charset=utf-8"})
         path = request.path.removeprefix(PREFIX)
         for pattern, methods in self.routes:
             if match := re.fullmatch(pattern, path):

@@ -1,0 +1,131 @@
+"""What Harbor's answers mean, and what the doctor makes of its facts; no Harbor is asked."""
+
+from typing import Any
+
+import pytest
+
+from pipeline.credentials import Credential
+from pipeline.diagnosis import State
+from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
+from pipeline.harbor import Project, Quota
+from pipeline.harbor.api import Api, Reply, artifacts
+from pipeline.harbor_doctor.judging import judged, retained
+from pipeline.harbor_doctor.places import RELEASE_TAGS, RELEASES, Place, robots
+from pipeline.oci import Repository
+from pipeline.registry.trust import Trust
+from pipeline.tagrules import ImmutableRule, Retention
+
+LOGIN = Credential.of(b"robot$release", b"s3cret")
+API = Api("harbor.example.com", LOGIN, Trust(None))
+HOME = Repository("harbor.example.com", "ml/team/images")
+PLACE = Place(
+    host=HOME.host,
+    project="ml",
+    releases=(HOME.tag("v2.6.3"), HOME.tag("v2.6.3-nlp")),
+    moving=(HOME.tag("v2.6"), HOME.tag("v2.6-nlp")),
+    candidates=(HOME.tag("v2.6-nlp-0123456789ab"),),
+)
+
+
+def reply(status: int, code: str = "", reason: str = "told") -> Reply:
+    return Reply(status=status, body=None, codes=frozenset({code} - {""}), reason=reason, challenge="")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "hint"),
+    [
+        (reply(401, "UNAUTHORIZED"), RegistryRefused, "single-quote a `$`"),
+        (reply(403, "FORBIDDEN"), RegistryRefused, "gives `robot$release` the right `tag:create` in project `ml`"),
+        (reply(403, "DENIED", "The system is in read only mode. Any"), RegistryRefused, "read-only mode"),
+        (reply(403, "DENIED", "adding 1 B of storage resource, which"), RegistryRefused, "raises the quota of `ml`"),
+        (reply(404, "NOT_FOUND"), NotThere, ""),
+        (reply(404), ToolFailed, ""),
+        (reply(409, "CONFLICT"), TagConflict, ""),
+        (reply(412, "PRECONDITION"), TagConflict, ""),
+        (reply(422, "UNPROCESSABLE_ENTITY"), ToolFailed, ""),
+        (reply(429), Temporary, "later"),
+        (reply(503), Temporary, "later"),
+        (reply(302), ToolFailed, ""),
+    ],
+    ids=lambda value: str(value.status) + value.reason[:12] if isinstance(value, Reply) else "",
+)
+def test_each_refusal_has_its_kind_and_its_remedy(answer: Reply, kind: type[PipelineError], hint: str) -> None:
+    error = API.failure(answer, "`v1` cannot be created", "tag:create", HOME.path)
+    assert type(error) is kind
+    assert hint in error.hint
+    assert f"answered {answer.status}" in error.message
+
+
+def test_no_secret_is_in_an_error() -> None:
+    told = reply(500, reason=f"basic {LOGIN.basic} s3cret")
+    assert "s3cret" not in str(API.failure(told, "it"))
+    assert LOGIN.basic not in str(API.failure(told, "it"))
+
+
+def test_slashes_of_a_repository_are_encoded_twice() -> None:
+    assert artifacts(HOME) == "/api/v2.0/projects/ml/repositories/team%252Fimages/artifacts"
+
+
+def test_projects_and_quotas_are_read() -> None:
+    told = {"name": "ml", "project_id": 7, "metadata": {"public": "true", "retention_id": "3", "prevent_vul": "true"}}
+    project = Project.read(told)
+    assert (project.public, project.content_trust, project.prevents_vulnerable, project.retention) == (True, False, True, 3)
+    assert (Quota(used=5, limit=-1).left, Quota(used=5, limit=4).left) == (None, -1)
+
+
+def rule(tags: str, number: int = 1, **more: Any) -> ImmutableRule:
+    scope = {"repository": [{"decoration": "repoMatches", "pattern": "team/images"}]}
+    return ImmutableRule.read(
+        {"id": number, "tag_selectors": [{"decoration": "matches", "pattern": tags}], "scope_selectors": scope, **more}
+    )
+
+
+def told(*rules: ImmutableRule) -> list[tuple[State, str]]:
+    return [(each.state, each.detail) for each in judged(PLACE, rules)]
+
+
+def test_the_rule_that_the_doctor_makes_is_the_right_one() -> None:
+    assert told(rule(RELEASE_TAGS)) == [(State.OK, "releases are frozen, all else can move")]
+
+
+def test_a_rule_for_all_versions_freezes_floating_tags_too() -> None:
+    found = told(rule("v*"))
+    assert {state for state, _ in found} == {State.FAULT}
+    assert [detail.split("`")[5] for _, detail in found] == ["v2.6", "v2.6-nlp", "v2.6-nlp-0123456789ab"]
+
+
+def test_an_empty_pattern_is_told_as_what_it_is() -> None:
+    assert all("empty, which means everything" in detail for _, detail in told(rule("")))
+
+
+def test_without_a_rule_or_with_one_that_is_off_releases_are_loose() -> None:
+    assert [state for state, _ in told()] == [State.FAULT, State.FAULT]
+    assert all("is off" not in detail for _, detail in told())
+    assert all("is off" in detail for _, detail in told(rule(RELEASE_TAGS, disabled=True)))
+
+
+def test_a_rule_that_can_freeze_nothing_is_told() -> None:
+    found = told(rule(RELEASE_TAGS), rule("v*", 2, scope_selectors=None))
+    assert [state for state, _ in found] == [State.WARN, State.OK]
+
+
+def test_retention_leaves_what_is_frozen_and_what_it_keeps_for_good() -> None:
+    policy = Retention.read({"rules": [{"template": "latestPushedK"}], "trigger": {"settings": {"cron": "0 0 0 * * *"}}})
+    (finding,) = retained(PLACE, policy, [rule(RELEASE_TAGS)])
+    assert (finding.state, "v2.6-nlp-0123456789ab" in finding.detail) == (State.FAULT, True)
+    (finding,) = retained(PLACE, Retention.read({"rules": [{"template": "always"}]}), [])
+    assert finding.state is State.OK
+    assert {each.state for each in retained(PLACE, Retention.read({"rules": [{"template": "latestPulledN"}]}), [])} == {
+        State.WARN
+    }
+
+
+def test_robots_get_no_more_than_they_need() -> None:
+    candidates = Place(host=HOME.host, project="dev", candidates=PLACE.candidates)
+    ci, release = robots((candidates, Place(host=HOME.host, project="ml", releases=PLACE.releases)))
+    held = {
+        each["namespace"]: {f"{one['resource']}:{one['action']}" for one in each["access"]} for each in release["permissions"]
+    }
+    assert held == {"dev": {"repository:pull", "artifact:read", "artifact:list", "tag:list"}, "ml": set(RELEASES)}
+    assert [each["namespace"] for each in ci["permissions"]] == ["dev"]
+    assert "delete" not in str((ci, release))
