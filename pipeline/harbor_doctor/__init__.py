@@ -10,7 +10,7 @@ from functools import partial
 from pipeline.diagnosis import Finding, State
 from pipeline.errors import PipelineError, RegistryRefused
 from pipeline.harbor import Harbor, Project
-from pipeline.harbor_doctor.judging import APPLY, UI, frozen, judged, retained
+from pipeline.harbor_doctor.judging import UI, frozen, judged, retained
 from pipeline.harbor_doctor.places import RELEASE_TAGS, Change, Place, inside
 from pipeline.oci import Repository
 
@@ -18,25 +18,33 @@ OLDEST = (2, 15)
 """The first Harbor that lists cosign's bundles as signatures."""
 SPACE_WANTED = 20 * 10**9
 """Bytes of quota left, below which a family of torch images may not fit."""
+LOOK_AGAIN = "mend what is said, then look again"
 
 
 def examine(wanted: Sequence[Place], open: Callable[[str], Harbor | None]) -> tuple[Finding, ...]:
     """Look at all that a promotion may stumble on; a part that cannot be looked at is a fault of its own."""
     found: list[Finding] = []
     for host in dict.fromkeys(each.host for each in wanted):
+        here = [each for each in wanted if each.host == host]
         try:
             harbor = open(host)
         except PipelineError as error:
-            found.append(Finding("harbor", State.FAULT, error.message, error.hint or "mend what is said, then look again"))
+            found.append(Finding("harbor", State.FAULT, error.message, error.hint or LOOK_AGAIN))
             continue
         if harbor is None:
-            found.append(Finding("harbor", State.WARN, f"`{host}` is no Harbor: nothing there freezes a tag", "name a Harbor"))
+            found.append(_plain(host, here))
             continue
         found += _harbor(harbor)
-        for place in wanted:
-            if place.host == host:
-                found += _looked(place.project, partial(_place, harbor, place))
+        for place in here:
+            found += _looked(place.project, partial(_place, harbor, place))
     return tuple(found)
+
+
+def _plain(host: str, here: Sequence[Place]) -> Finding:
+    detail = f"`{host}` is no Harbor: nothing there keeps a tag from being moved"
+    if any(each.chosen for each in here):
+        return Finding("harbor", State.FAULT, detail, "name a Harbor: `--harbor HOST/PROJECT`")
+    return Finding("harbor", State.OK, detail)
 
 
 def changes(harbor: Harbor, place: Place) -> tuple[Change, ...]:
@@ -98,13 +106,13 @@ def _looked(name: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Findin
         yield from look()
     except PipelineError as error:
         state = State.WARN if isinstance(error, RegistryRefused) else State.FAULT
-        yield Finding(name, state, error.message, error.hint or "mend what is said, then look again")
+        yield Finding(name, state, error.message, error.hint or LOOK_AGAIN)
 
 
 def _rights(harbor: Harbor, place: Place) -> Iterator[Finding]:
     name = f"{place.project}: rights"
     if not harbor.exists(place.project):
-        yield Finding(f"{place.project}: project", State.FAULT, "there is no such project", APPLY)
+        yield Finding(f"{place.project}: project", State.FAULT, "there is no such project", place.apply)
         return
     held = harbor.rights(place.repository)
     missing = [right for right in place.rights if right not in held]
@@ -118,7 +126,7 @@ def _rights(harbor: Harbor, place: Place) -> Iterator[Finding]:
 def _project(harbor: Harbor, place: Place, found: list[Project]) -> Iterator[Finding]:
     name, project = f"{place.project}: project", harbor.project(place.project)
     if project is None:
-        yield Finding(name, State.FAULT, "there is no such project", APPLY)
+        yield Finding(name, State.FAULT, "there is no such project", place.apply)
         return
     found.append(project)
     where = UI.format(place.project, "Configuration")

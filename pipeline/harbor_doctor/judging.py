@@ -2,13 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from pipeline import names
 from pipeline.diagnosis import Finding, State
 from pipeline.harbor_doctor.places import Place, inside
 from pipeline.oci import Tagged
 from pipeline.tagrules import ImmutableRule, Retention, frozen_by
 
-APPLY = f"`{names.COMMAND} doctor --apply` makes it"
 UI = "in Harbor: Projects, `{}`, {}"
 
 
@@ -20,7 +18,7 @@ def judged(place: Place, rules: Sequence[ImmutableRule]) -> Iterator[Finding]:
     for each in loose:
         off = next((rule for rule in rules if rule.disabled and _would_freeze(rule, each)), None)
         detail = f"no rule freezes `{each.name}` in `{each.repository.path}`" + (f": {off} is off" if off else "")
-        yield Finding(name, State.FAULT, detail, f"enable it {where}" if off else APPLY)
+        yield Finding(name, State.FAULT, detail, f"enable it {where}" if off else place.apply)
     for each, rule in stuck.items():
         why = ", its pattern is empty, which means everything" if rule.empty else ""
         yield Finding(name, State.FAULT, f"{rule} freezes `{each.name}`, which must move{why}", f"narrow or delete it {where}")

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline import names
 from pipeline.catalog import Catalog
 from pipeline.oci import Repository, Tagged
 from pipeline.releases import HASH_DIGITS, Release
@@ -30,11 +31,18 @@ class Place:
     """Such as `v2.6-nlp`: must not be."""
     candidates: tuple[Tagged, ...] = ()
     """Must be neither frozen nor deleted."""
+    chosen: str = ""
+    """What the command line names, where that decides."""
 
     @property
     def repository(self) -> Repository:
         """The repository in which rights are tried."""
         return (*self.releases, *self.candidates)[0].repository
+
+    @property
+    def apply(self) -> str:
+        """How what lacks is made."""
+        return f"`{names.COMMAND} doctor{f' --harbor {self.chosen}' if self.chosen else ''} --apply` makes it"
 
     @property
     def rights(self) -> tuple[str, ...]:
@@ -69,7 +77,9 @@ def places(catalog: Catalog, chosen: str | None = None) -> tuple[Place, ...]:
         if chosen or not repository.loopback:
             key = (repository.host, repository.path.partition("/")[0])
             found.setdefault(key, {})[kind] = tuple(repository.tag(tag) for tag in tags)
-    return tuple(Place(host=host, project=project, **examples) for (host, project), examples in found.items())
+    return tuple(
+        Place(host=host, project=project, chosen=chosen or "", **examples) for (host, project), examples in found.items()
+    )
 
 
 def robots(wanted: Sequence[Place]) -> tuple[Mapping[str, Any], ...]:

@@ -44,8 +44,10 @@ def apply_to_harbor(call: Call, catalog: Catalog) -> None:
 
 
 def _say_robots(call: Call, bodies: Sequence[str], hosts: Sequence[str]) -> None:
+    from pipeline.registry.session import base
+
     for host in hosts:
-        call.console.say(f"robots that an administrator creates, each by one `POST https://{host}/api/v2.0/robots`:")
+        call.console.say(f"robots that an administrator creates, each by one `POST {base(host)}/api/v2.0/robots`:")
     for body in bodies:
         call.console.say(body)
 

@@ -57,7 +57,7 @@ class V2:
         with self.state.lock:
             if request.method == "DELETE":
                 return self._delete_manifest(name, reference)
-            project, repo = self.state.projects[name.partition("/")[0]], self.state.repo(name)
+            project, repo = self._project(name), self.state.repo(name)
             artifact = repo.find(reference)
             self._trusted(request, project, repo, artifact)
         if request.headers.get("If-None-Match", "").strip('"') == artifact.digest:
@@ -65,25 +65,25 @@ class V2:
         return self._passed(request, f"/v2/{name}/manifests/{artifact.digest}")
 
     def blob(self, request: Request, name: str, rest: str) -> Answer:
-        project = self.state.projects[name.partition("/")[0]]
-        if request.method == "POST" and request.one("mount") and request.one("from"):
+        mounted = request.one("mount") if request.one("from") else ""
+        if mounted:
             self._authorize(request, request.one("from"), "pull")
-            if (size := self._size(request.one("mount"))) and request.one("mount") not in project.blobs:
-                project.make_room(size)
-        elif request.method == "POST":
-            project.make_room(0, probe=True)
+        if request.method == "POST":
+            with self.state.lock:
+                self._room(name, mounted)
         if request.method in ("PATCH", "PUT"):
-            return self._uploaded(request, project, rest.removeprefix("uploads/"))
+            return self._uploaded(request, name, rest.removeprefix("uploads/"))
         answer = self._passed(request, request.target)
         if request.method == "POST" and answer.status == 201:
-            project.blobs.setdefault(request.one("mount"), self._size(request.one("mount")))
+            with self.state.lock:
+                self._project(name).blobs.setdefault(mounted, self._size(mounted))
         return answer
 
     def referrers(self, request: Request, name: str, digest: str) -> Answer:
         if not digest.startswith("sha256:"):
             raise Fault(400, "BAD_REQUEST", f"unsupported digest {digest}: invalid checksum digest format")
         with self.state.lock:
-            repo = self.state.projects[name.partition("/")[0]].repos.get(name) or Repo(0, name)
+            repo = self._project(name).repos.get(name) or Repo(0, name)
             found = [_entry(each) for each in repo.accessories(digest)]
         headers, wanted = {"X-Total-Count": str(len(found)), "Content-Type": INDEX}, request.one("artifactType")
         if wanted:
@@ -103,7 +103,7 @@ class V2:
         content, tag = request.body(), "" if reference.startswith("sha256:") else reference
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         with self.state.lock:
-            project = self.state.projects[name.partition("/")[0]]
+            project = self._project(name)
             if tag and not TAG.fullmatch(tag):
                 raise Fault(400, "BAD_REQUEST", f"bad request: invalid tag name: {unquote(tag)}")
             repo = project.repos.get(name) or Repo(0, name)
@@ -125,24 +125,33 @@ class V2:
         if not reference.startswith("sha256:"):
             raise Fault(400, "UNSUPPORTED", f"unsupported digest {reference}: invalid checksum digest format")
         repo = self.state.repo(name)
-        self.tags.remove(self.state.projects[name.partition("/")[0]], repo, repo.find(reference))
+        self.tags.remove(self._project(name), repo, repo.find(reference))
         return Answer(202)
 
-    def _uploaded(self, request: Request, project: Project, upload: str) -> Answer:
+    def _room(self, name: str, mounted: str) -> None:
+        """Whether the quota lets an upload begin, or a blob be mounted that the project does not have."""
+        project = self._project(name)
+        if not mounted:
+            project.make_room(0, probe=True)
+        elif mounted not in project.blobs:
+            project.make_room(self._size(mounted))
+
+    def _uploaded(self, request: Request, name: str, upload: str) -> Answer:
         """A part of a blob, or its end, which is when the quota is looked at."""
-        counted = _Counted(request)
-        length = int(request.headers.get("Content-Length") or 0)
-        digest = request.one("digest")
-        if request.method == "PUT" and digest not in project.blobs:
-            project.make_room(self.state.uploads.get(upload, 0) + length)
+        counted, digest = _Counted(request), request.one("digest")
+        with self.state.lock:
+            before = self.state.uploads.get(upload, 0)
+            if request.method == "PUT" and digest not in self._project(name).blobs:
+                self._project(name).make_room(before + int(request.headers.get("Content-Length") or 0))
         answer = self._passed(request, request.target, counted)
-        total = self.state.uploads.get(upload, 0) + counted.size
-        self.state.uploads[upload] = total
-        if request.method == "PUT":
-            self.state.uploads.pop(upload, None)
-            if answer.status == 201:
-                project.blobs.setdefault(digest, total)
+        with self.state.lock:
+            self.state.uploads[upload] = before + counted.size
+            if request.method == "PUT" and answer.status == 201:
+                self._project(name).blobs.setdefault(digest, self.state.uploads.pop(upload))
         return answer
+
+    def _project(self, name: str) -> Project:
+        return self.state.projects[name.partition("/")[0]]
 
     def _size(self, digest: str) -> int:
         return next((each.blobs[digest] for each in self.state.projects.values() if digest in each.blobs), 0)
