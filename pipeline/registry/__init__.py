@@ -119,8 +119,8 @@ class Registry:
     ) -> None:
         """Bring a blob into `target` unless it is there: mounted within one registry, else streamed, with no file in between.
 
-        What breaks off goes on, or is begun anew, a few times; `Temporary` when that was not enough. About 30 MB of memory
-        at most; may be called for several blobs at once. `advance` hears of each byte once; whatever it raises ends the
+        What breaks off goes on, or is begun anew, a few times; `Temporary` when that was not enough. A few MB of memory;
+        may be called for several blobs at once. `advance` hears of each byte once; whatever it raises ends the
         copy and cancels the upload. Raises `NotThere` when `source` does not hold the blob, `ToolFailed` on other bytes.
         """
         copying.copy_blob(self._wire, source, target, descriptor, advance)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -22,6 +23,20 @@ _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN"}
 _FULL = "exceed the configured upper limit"
 
 
+@dataclass(frozen=True)
+class Streamed:
+    """A body that comes while it is sent, and so cannot be sent twice."""
+
+    size: int
+    chunks: Iterator[bytes]
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self.chunks
+
+
 def sent(
     client: Session,
     method: str,
@@ -30,7 +45,7 @@ def sent(
     host: str,
     headers: Mapping[str, str] | None = None,
     params: Mapping[str, str | Sequence[str]] | None = None,
-    body: bytes | Mapping[str, str] | None = None,
+    body: bytes | Streamed | Mapping[str, str] | None = None,
     redirects: bool = True,
     hidden: Collection[str] = (),
 ) -> requests.Response:

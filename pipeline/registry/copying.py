@@ -9,10 +9,12 @@ import requests
 from pipeline.errors import NotThere, RegistryRefused, ToolFailed
 from pipeline.oci import Descriptor, Repository
 from pipeline.registry import answers, uploads, writing
-from pipeline.registry.pieces import PIECE, pieces
+from pipeline.registry.arriving import Arriving
 from pipeline.registry.uploads import LostUpload
 from pipeline.registry.wire import PUSH, Wire
 
+SMALL = 4 * 2**20
+"""Bytes of a blob that is sent in one request, from memory."""
 _NO_MOUNT = (400, 401, 403, 404, 405)
 """What registries answer that do not mount this: Harbor answers 401 also where the source is open to all."""
 
@@ -47,12 +49,14 @@ def copy_blob(wire: Wire, source: Repository, target: Repository, descriptor: De
 def _send(
     wire: Wire, source: Repository, target: Repository, descriptor: Descriptor, place: str, advance: Callable[[int], None]
 ) -> None:
-    if descriptor.size > PIECE:
+    if descriptor.size > SMALL:
         _stream(wire, source, target, descriptor, place, _Progress(advance))
         return
     if place:
         uploads.cancel(wire, target, place)
-    (content,) = pieces(wire, source, descriptor)
+    with closing(Arriving(wire, source, descriptor)) as arriving:
+        content = b"".join(arriving.until(descriptor.size))
+        arriving.verify()
     writing.send(wire, target, content, descriptor.digest)
     advance(descriptor.size)
 
@@ -62,20 +66,27 @@ def _stream(
 ) -> None:
     for attempt in range(1, writing.UPLOADS + 1):
         try:
-            with (
-                uploads.opened(wire, target, descriptor.digest, place) as upload,
-                closing(pieces(wire, source, descriptor)) as arriving,
-            ):
-                progress.restart()
-                for piece in arriving:
-                    upload.append(piece)
-                    progress.advance(len(piece))
-                upload.finish()
+            _in_parts(wire, source, target, descriptor, place, progress)
             return
         except LostUpload:
             if attempt == writing.UPLOADS:
                 raise
         place = ""
+
+
+def _in_parts(
+    wire: Wire, source: Repository, target: Repository, descriptor: Descriptor, place: str, progress: "_Progress"
+) -> None:
+    progress.restart()
+    with (
+        uploads.opened(wire, target, descriptor.digest, place) as upload,
+        closing(Arriving(wire, source, descriptor)) as arriving,
+    ):
+        for begin in range(0, descriptor.size, uploads.PART):
+            size = min(uploads.PART, descriptor.size - begin)
+            upload.append(arriving, size)
+            progress.advance(size)
+        upload.finish()
 
 
 class _Progress:

@@ -1,7 +1,7 @@
-"""One upload of a large blob, piece by piece: after a break the registry is asked what it has got, and the rest is sent.
+"""One upload of a large blob, part by part: after a break the registry is asked what it has got, and the rest is sent.
 
 Protocol: OCI distribution specification 1.1, "Pushing a blob in chunks". Its address changes with each answer. Distribution
-2.8, also behind Harbor, forgets an upload when a piece broke off in the middle or its answer was lost; others resume.
+2.8, also behind Harbor, forgets an upload when a part broke off in the middle or its answer was lost; others resume.
 """
 
 import re
@@ -14,10 +14,14 @@ import requests
 from pipeline.errors import PipelineError, Temporary, ToolFailed
 from pipeline.oci import Digest, Repository
 from pipeline.registry import answers, writing
+from pipeline.registry.answers import Streamed
+from pipeline.registry.arriving import Arriving
 from pipeline.registry.wire import PUSH, Wire
 
+PART = 32 * 2**20
+"""Bytes of one request. Each costs a registry about 10 ms; object stores behind registries want 5 MiB at least."""
 TRIES = 5
-"""How often a piece is sent, or its rest."""
+"""How often a part is sent, or its rest."""
 PAUSE = 0.5
 """Seconds before the registry is asked after a break, twice as many each time in a row."""
 
@@ -30,7 +34,7 @@ class LostUpload(Temporary):
 
 
 class _Broken(Exception):
-    """A piece did not arrive, or not as a whole."""
+    """A part did not arrive, or not as a whole."""
 
 
 class Upload:
@@ -41,14 +45,23 @@ class Upload:
         self._wire, self._repository, self._digest, self._place = wire, repository, digest, place
         self._got = 0
         """Bytes that the registry has."""
+        self._renewed = False
+        """Whether a new token was fetched for this part."""
 
-    def append(self, piece: bytes) -> None:
-        """Send the next piece; raises `LostUpload` when all must be sent anew, `Temporary` when it does not get through."""
-        start, end = self._got, self._got + len(piece)
+    def append(self, arriving: Arriving, size: int) -> None:
+        """Send the next `size` bytes, and their rest after a break.
+
+        Raises `LostUpload` when all must be sent anew, `Temporary` when they do not get through.
+        """
+        start, end = self._got, self._got + size
+        arriving.mark()
         for attempt in range(TRIES):
+            arriving.back(self._got)
             try:
-                self._send(piece[self._got - start :])
+                self._send(Streamed(end - self._got, arriving.until(end)))
             except _Broken as error:
+                if arriving.failed:
+                    raise arriving.failed from None
                 if attempt == TRIES - 1:
                     raise self._stuck() from error
                 time.sleep(PAUSE * 2**attempt)
@@ -69,7 +82,7 @@ class Upload:
         """Let the registry forget the upload now."""
         cancel(self._wire, self._repository, self._place)
 
-    def _send(self, rest: bytes) -> None:
+    def _send(self, rest: Streamed) -> None:
         kind = {"Content-Type": writing.BLOB_TYPE, "Content-Range": f"{self._got}-{self._got + len(rest) - 1}"}
         expected = self._got + len(rest)
         try:
@@ -81,6 +94,10 @@ class Upload:
             self._take(answer, self._got, expected, told=expected)
 
     def _judge(self, answer: requests.Response) -> None:
+        if answer.status_code == 401 and not self._renewed:
+            self._renewed = True
+            raise _Broken("the token is not good any more")
+        self._renewed = False
         if answer.status_code == 429 or answer.status_code >= 500:
             time.sleep(answers.pause(answer, self._repository.host))
             raise _Broken(f"answered {answer.status_code}, {self._wire.reason(answer)}")

@@ -12,12 +12,14 @@ from pipeline.errors import ToolFailed
 from pipeline.oci import MANIFEST_TYPES, Repository
 from pipeline.redaction import redact
 from pipeline.registry import answers, session
+from pipeline.registry.answers import Streamed
 from pipeline.registry.authorization import Authorizer
 from pipeline.registry.session import Session
 from pipeline.registry.trust import Trust
 
 PAGES = 1000
 """Pages of one list; more of them is no list any more."""
+Body = bytes | Streamed
 PULL, PUSH = "pull", "pull,push"
 ACCEPT = {"Accept": ", ".join(MANIFEST_TYPES)}
 
@@ -38,12 +40,13 @@ class Wire:
         *,
         rights: str = PULL,
         also: Repository | None = None,
-        body: bytes | None = None,
+        body: Body | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> requests.Response:
         """The answer about something in a repository; a path that is an address goes where the registry has sent us.
 
-        The request reads `also`, another repository of the same registry.
+        The request reads `also`, another repository of the same registry. A streamed body is sent once: who sends it is told
+        that a token is not good any more (401), and gets a new one with the next request; redirects are not followed.
         """
         read = f" repository:{also.path}:{PULL}" if also else ""
         return self._asked(
@@ -90,13 +93,14 @@ class Wire:
         *,
         host: str,
         scope: str,
-        body: bytes | None = None,
+        body: Body | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> requests.Response:
         client, own = self._session(host), session.origin(url) == session.origin(session.base(host))
         header = self._authorizer.known(host, scope, client) if own else None
         answer = self._sent(client, method, url, host, header, body, headers)
-        if answer.status_code != 401 or not own or session.origin(answer.url) != session.origin(url):
+        elsewhere = not own or session.origin(answer.url) != session.origin(url)
+        if answer.status_code != 401 or elsewhere or isinstance(body, Streamed):
             return answer
         again = self._again(answer, host, scope, client)
         return self._sent(client, method, url, host, again, body, headers) if again else answer
@@ -118,12 +122,20 @@ class Wire:
         url: str,
         host: str,
         authorization: str | None,
-        body: bytes | None,
+        body: Body | None,
         headers: Mapping[str, str] | None,
     ) -> requests.Response:
         shown = {"Authorization": authorization} if authorization else {}
-        secrets = self._authorizer.secrets
-        return answers.sent(client, method, url, host=host, headers={**(headers or {}), **shown}, body=body, hidden=secrets)
+        return answers.sent(
+            client,
+            method,
+            url,
+            host=host,
+            headers={**(headers or {}), **shown},
+            body=body,
+            redirects=not isinstance(body, Streamed),
+            hidden=self._authorizer.secrets,
+        )
 
     def _session(self, host: str) -> Session:
         sessions: dict[str, Session] = self._local.__dict__.setdefault("sessions", {})

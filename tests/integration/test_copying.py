@@ -13,22 +13,23 @@ import pytest
 
 from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
 from pipeline.oci import Descriptor, Repository
-from pipeline.registry import Registry
-from pipeline.registry.pieces import PIECE
+from pipeline.registry import Registry, uploads
 from tests.faults import Fault, Faulty, Kind, each_fault, faulty
 from tests.integration.conftest import Stack
 from tests.integration.registries import registry
 
 SIZE = 60_000_000
-PIECES = -(-SIZE // PIECE)
+PART = 8 * 2**20
+PARTS = -(-SIZE // PART)
 SOURCE = "copying/source"
 PATCH, UPLOADS = "PATCH", "/blobs/uploads/"
 NUMBERS = count()
 COPYING = """
 import sys
 from pipeline.oci import Descriptor, Digest, Repository
-from pipeline.registry import Registry
-source, target, digest, size = sys.argv[1:]
+from pipeline.registry import Registry, uploads
+source, target, digest, size, part = sys.argv[1:]
+uploads.PART = int(part)
 Registry().copy_blob(Repository.parse(source), Repository.parse(target), Descriptor("x", Digest(digest), int(size)))
 """
 REFUSED = {401: RegistryRefused, 403: RegistryRefused, 404: ToolFailed, 409: ToolFailed, 412: ToolFailed}
@@ -50,7 +51,8 @@ def near(stack: Stack) -> Iterator[Faulty]:
 
 
 @pytest.fixture(autouse=True)
-def no_faults(far: Faulty, near: Faulty) -> None:
+def small_parts_and_no_faults(far: Faulty, near: Faulty, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "PART", PART)
     far.expect()
     near.expect()
 
@@ -95,16 +97,16 @@ def open_uploads(proxy: Faulty) -> int:
     return len(opened) - len(ended)
 
 
-def test_a_blob_takes_one_request_a_piece_and_four_more(stack: Stack, far: Faulty, near: Faulty, blob: Descriptor) -> None:
+def test_a_blob_takes_one_request_a_part_and_four_more(stack: Stack, far: Faulty, near: Faulty, blob: Descriptor) -> None:
     far.log.clear()
     copy(far, target := place(stack, near), blob)
-    assert [each.method for each in near.log] == ["HEAD", "POST", *[PATCH] * PIECES, "PUT"]
+    assert [each.method for each in near.log] == ["HEAD", "POST", *[PATCH] * PARTS, "PUT"]
     assert near.up() == SIZE
     assert [each.method for each in far.log] == ["GET"]
     assert holds(stack, target, blob)
 
 
-FAULTS = [fault for at in (1, 2, 4, 3 + PIECES) for fault in each_fault(at)]
+FAULTS = [fault for at in (1, 2, 4, 3 + PARTS) for fault in each_fault(at)]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
@@ -139,7 +141,7 @@ def test_no_fault_at_the_source_leaves_a_wrong_blob(
     [
         Fault(kind=Kind.RESET, method=PATCH, at=4),
         Fault(kind=Kind.RESET, method=PATCH, at=2, times=3),
-        Fault(kind=Kind.ANSWER, status=503, method=PATCH, at=PIECES),
+        Fault(kind=Kind.ANSWER, status=503, method=PATCH, at=PARTS),
         Fault(kind=Kind.ANSWER, status=429, headers={"Retry-After": "1"}, method=PATCH, at=1),
     ],
     ids=str,
@@ -160,7 +162,7 @@ def test_a_registry_that_forgets_what_broke_off_gets_all_anew(
     target = place(stack, near)
     near.expect(Fault(kind=kind, method=PATCH, at=3))
     copy(far, target, blob)
-    assert near.up() == SIZE + (2 * PIECE + PIECE // 2 if kind is Kind.CUT else 3 * PIECE)
+    assert near.up() == SIZE + (2 * PART + PART // 2 if kind is Kind.CUT else 3 * PART)
     assert holds(stack, target, blob)
 
 
@@ -204,13 +206,13 @@ def test_a_copy_that_is_stopped_leaves_no_upload_open(stack: Stack, far: Faulty,
     assert open_uploads(near) == 0
 
 
-@pytest.mark.parametrize("number", [2, 4, 3 + PIECES])
+@pytest.mark.parametrize("number", [2, 4, 3 + PARTS])
 def test_a_copy_that_was_killed_is_finished_by_the_next(
     stack: Stack, far: Faulty, near: Faulty, blob: Descriptor, number: int
 ) -> None:
     target = place(stack, near)
     near.heard = lambda _: started.kill() if len(near.log) == number else None
-    words = (f"{far.host}/{SOURCE}", str(target), str(blob.digest), str(blob.size))
+    words = (f"{far.host}/{SOURCE}", str(target), str(blob.digest), str(blob.size), str(PART))
     started = subprocess.Popen([sys.executable, "-c", COPYING, *words])
     try:
         assert started.wait(60) == -signal.SIGKILL
