@@ -63,12 +63,12 @@ class Upload:
                 if arriving.failed:
                     raise arriving.failed from None
                 if attempt == TRIES - 1:
-                    raise self._stuck() from error
+                    raise self._stuck(str(error)) from error
                 time.sleep(PAUSE * 2**attempt)
                 self._ask(start, end)
             if self._got == end:
                 return
-        raise self._stuck()
+        raise self._stuck("it takes less of each part than it is sent")
 
     def finish(self) -> None:
         """Make a blob of what was sent; raises `LostUpload` when all must be sent anew."""
@@ -88,7 +88,7 @@ class Upload:
         try:
             answer = self._wire.ask("PATCH", self._repository, self._place, rights=PUSH, body=rest, headers=kind)
         except Temporary as error:
-            raise _Broken from error
+            raise _Broken(error.message) from error
         with answer:
             self._judge(answer)
             self._take(answer, self._got, expected, told=expected)
@@ -96,7 +96,7 @@ class Upload:
     def _judge(self, answer: requests.Response) -> None:
         if answer.status_code == 401 and not self._renewed:
             self._renewed = True
-            raise _Broken("the token is not good any more")
+            raise _Broken("its token is not good any more")
         self._renewed = False
         if answer.status_code == 429 or answer.status_code >= 500:
             time.sleep(answers.pause(answer, self._repository.host))
@@ -139,9 +139,9 @@ class Upload:
         what = f"the upload of `{self._repository}@{self._digest}` was lost by `{self._repository.host}`"
         return LostUpload(what, hint="run the same command again")
 
-    def _stuck(self) -> Temporary:
+    def _stuck(self, why: str) -> Temporary:
         what = f"`{self._repository}@{self._digest}` does not get through to `{self._repository.host}` in {TRIES} tries"
-        return Temporary(f"{what}, {self._got} bytes did", hint="check the network, then run the same command again")
+        return Temporary(f"{what}, after {self._got} bytes: {why}", hint="check the network, then run the same command again")
 
 
 @contextmanager

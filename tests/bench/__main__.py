@@ -1,4 +1,4 @@
-"""Benchmarks: `python -m tests.bench build [PART…]`, `… trust [PART…]`.
+"""Benchmarks: `python -m tests.bench build [PART…]`, `… trust [PART…]`, `… copy [PART…]`.
 
 Prints a table, exits 1 when a figure is not what it must be.
 """
@@ -16,11 +16,11 @@ from platformdirs import user_cache_path
 
 from pipeline import names
 from pipeline.settings import Settings
-from tests.bench import build, trust
+from tests.bench import build, copying, trust
 from tests.bench.build import LONGEST, Figure
 from tests.bench.family import ROOT, copied
 
-SUBJECTS = {"build": tuple(build.PARTS), "trust": tuple(trust.PARTS)}
+SUBJECTS = {"build": tuple(build.PARTS), "trust": tuple(trust.PARTS), "copy": tuple(copying.PARTS)}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +35,8 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
     parts = arguments.parts or [part for part in there if part != LONGEST]
     figures = []
-    for figure in built(parts) if arguments.subject == "build" else trusted(parts):
+    measured = {"build": built, "trust": trusted, "copy": copying.measured}[arguments.subject]
+    for figure in measured(parts):
         tell(figure, sys.stderr if arguments.json else sys.stdout)
         figures.append(figure)
     if arguments.json:

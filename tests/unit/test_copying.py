@@ -124,7 +124,7 @@ def test_a_registry_that_forgets_always_is_given_up(far: FakeRegistry, near: Fak
 
 def test_a_registry_that_always_breaks_off_is_given_up_and_the_upload_cancelled(far: FakeRegistry, near: FakeRegistry) -> None:
     near.cuts = [0] * 9
-    with pytest.raises(Temporary, match="does not get through"):
+    with pytest.raises(Temporary, match=r"does not get through .* after 0 bytes: .* cannot be reached"):
         copy(far, near)
     assert near.uploads == {}
     assert len(sent(near)) == uploads.TRIES
@@ -139,6 +139,41 @@ def test_a_registry_that_is_busy_is_waited_for(far: FakeRegistry, near: FakeRegi
     near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [Answer(status, headers={"Retry-After": "0"})] * 2
     copy(far, near)
     assert near.blobs[str(BLOB.digest)] == CONTENT
+
+
+def test_a_registry_that_stays_busy_is_quoted(far: FakeRegistry, near: FakeRegistry) -> None:
+    near.uploads["a"] = b""
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [
+        Answer(202, headers={"Location": "/v2/team/releases/blobs/uploads/a"})
+    ]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [Answer(503, b"back soon")]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a?_state=0"] = [Answer(503, b"back soon")] * 9
+    with pytest.raises(Temporary, match="answered 503, back soon"):
+        copy(far, near)
+    assert near.uploads == {}
+
+
+def test_a_right_that_lacks_for_a_part_is_refused(far: FakeRegistry, near: FakeRegistry) -> None:
+    near.uploads["a"] = b""
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [
+        Answer(202, headers={"Location": "/v2/team/releases/blobs/uploads/a"})
+    ]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [DENIED]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a?_state=0"] = [DENIED]
+    with pytest.raises(RegistryRefused, match="action: pull"):
+        copy(far, near)
+    assert near.uploads == {}
+
+
+def test_a_registry_that_takes_less_gets_the_rest(far: FakeRegistry, near: FakeRegistry) -> None:
+    near.uploads["a"] = CONTENT[:400]
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [
+        Answer(202, headers={"Location": "/v2/team/releases/blobs/uploads/a"})
+    ]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [Answer(202, headers={"Range": "0-399"})]
+    copy(far, near)
+    assert near.blobs[str(BLOB.digest)] == CONTENT
+    assert sent(near) == [1000, 600, 1000, 1000, 1000, 500]
 
 
 def test_a_registry_that_asks_for_an_hour_is_told_at_once(far: FakeRegistry, near: FakeRegistry) -> None:
