@@ -14,7 +14,7 @@ from typing import Literal
 from pipeline import attest, dsse, names, records, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError
-from pipeline.evidence import AHEAD, Key, Role, Signed, role_of
+from pipeline.evidence import AHEAD, Key, Role, Signed, collect, role_of
 from pipeline.gather import STATEMENT_LIMIT, Keys, found
 from pipeline.oci import Config, Digest, Manifest, Pinned
 from pipeline.policy import Expected
@@ -86,7 +86,7 @@ def sign(subjects: Sequence[Subject], desk: Desk) -> tuple[Signing, ...]:
 def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
     unsigned = _read(subject, desk)
     there = [one for one in found(subject.pinned, _publics(desk), desk.registry) if isinstance(one, Signed)]
-    if not unsigned and not any(one.record for one in there):
+    if not unsigned and not collect(subject.pinned, there, now=desk.now()).counted:  # others may attach statements of anything
         raise _refusal(subject, [])
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)

@@ -14,7 +14,7 @@ from pipeline import names
 from pipeline.command import Runner
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.dsse import BUNDLE_TYPE
-from pipeline.oci import Pinned
+from pipeline.oci import Digest, Pinned
 from pipeline.registry import Registry
 from pipeline.statements import TEST_RESULT
 from tests.fakes import Answer, fake_registry
@@ -260,10 +260,23 @@ def test_what_is_no_statement_is_refused_with_all_faults_at_once(kept: Signed) -
     assert all(text in said for text in ("is no JSON object", "names a key twice", "has more than 8388608 bytes"))
 
 
-def test_an_image_of_which_nothing_is_known_is_not_signed(kept: Signed) -> None:
+def test_an_image_of_which_nothing_is_known_is_not_signed_whatever_was_copied_to_it(kept: Signed) -> None:
+    kept.family.image("fresh", "parent: python\nvariant: fresh\n", LINKS, data=b"z")
+    assert kept.family.call("build", "fresh").code == 0
+    image = kept.family.repository.at(Digest(kept.family.call("plan", "fresh", "--json").of("fresh")["digest"]))
+    shutil.rmtree(kept.statement("built", image).parent)
+    for copied in ([], entries(kept.app)):
+        hang(image, copied)
+        said = kept.family.call("sign", "fresh")
+        assert (said.code, "there are no statements about `fresh`" in said.stderr) == (2, True)
+        assert kept.attached(image) == len(copied)
+
+
+def test_where_all_is_signed_nothing_more_is_needed(kept: Signed) -> None:
     shutil.rmtree(kept.statement("built").parent)
-    said = kept.family.call("sign", "app")
-    assert (said.code, "there are no statements about `app`" in said.stderr) == (2, True)
+    before = kept.attached()
+    assert ends(kept.family.call("sign", "app", "--json"), "app") == {"signature": "known"}
+    assert kept.attached() == before
 
 
 def test_a_wrong_password_is_told_and_no_password_is_seen_anywhere(made: Signed) -> None:
