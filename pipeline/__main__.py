@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from pipeline import names
+from pipeline import names, runs
 from pipeline.command import Runner
 from pipeline.console import Console
 from pipeline.errors import InputError, Interrupted, PipelineError, Terminated, of_the_machine
@@ -69,7 +69,7 @@ def _call(arguments: argparse.Namespace, environment: Mapping[str, str], runner:
         run=runner,
         console=console,
         now=lambda: datetime.now(UTC),
-        run_id=environment.get("GITHUB_RUN_ID") or environment.get("CI_JOB_ID") or secrets.token_hex(6),
+        run_id=runs.identify(environment, otherwise=secrets.token_hex(6)),
     )
     return verbs.VERBS[arguments.verb](call)
 
@@ -99,6 +99,11 @@ def parser() -> argparse.ArgumentParser:
     lint = _verb(verbs, "lint", "find faults in Dockerfiles and locks", images=True)
     plan = _verb(verbs, "plan", "say for each image whether it is built or reused, and why", images=True)
     plan.add_argument("--bake", action="store_true", help="print the definition for `docker buildx bake`")
+    plan.add_argument(
+        "--matrix", action="store_true", help="print all that a CI has to do, as one line of JSON; in Actions, outputs"
+    )
+    plan.add_argument("--since", metavar="COMMIT", help="with `--matrix`: what differs from this commit, whatever exists")
+    plan.add_argument("--child-pipeline", action="store_true", help="with `--matrix`: print a child pipeline for GitLab")
     explain = _verb(verbs, "explain", "list what an image's input hash is made of, and what changed")
     explain.add_argument("image", metavar="IMAGE")
     explain.add_argument("--compatibility", action="store_true", help="say instead which drivers and GPUs it runs on")
@@ -111,7 +116,15 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--require-gpu", action="store_true", help="a GPU lane that cannot run is exit 75")
     test.add_argument("--gpus", default="all", metavar="WHICH", help="all, a number of them, or UUIDs with commas between")
     test.add_argument("-k", dest="select", metavar="WORDS", help="only matching checks; nothing is recorded")
+    test.add_argument(
+        "--avoid", default="", metavar="WHICH", help="machines and GPUs, with spaces between: on them it is exit 75"
+    )
+    test.add_argument("--later", type=Path, metavar="FILE", help="write for `retry` what would be exit 75, and exit 0")
     test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
+    retry = _verb(verbs, "retry", "say what is tried a second time, on another machine: what `test --later` wrote, and only that")
+    retry.add_argument(
+        "folder", type=Path, metavar="DIR", help="where the files `<job>.json` are; none where there is no such folder"
+    )
     scan = _verb(verbs, "scan", "list what is in candidates, and what is known to be wrong with it")
     scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
     scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
@@ -146,6 +159,12 @@ def parser() -> argparse.ArgumentParser:
     history.add_argument("image", metavar="IMAGE")
     for command in (promote, rollback, withdraw, history):
         command.add_argument("--policy", type=Path, metavar="FILE", help=f"as for `verify` ({names.ENV_POLICY})")
+    summary = _verb(
+        verbs, "summary", "say what a change changes: why, and sizes, packages and vulnerabilities against the last release"
+    )
+    summary.add_argument(
+        "folder", type=Path, metavar="DIR", help="what `plan --matrix`, `build --json` and `scan --json` printed there"
+    )
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")

@@ -14,6 +14,7 @@ from pipeline import names, surroundings
 from pipeline.catalog import Catalog
 from pipeline.command import Runner
 from pipeline.console import Console
+from pipeline.errors import InputError, NothingSelected
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.survey import Survey, survey
@@ -38,8 +39,14 @@ class Call:
 
     @property
     def images(self) -> Sequence[str]:
-        """The images named on the command line; all when none is."""
-        return self.arguments.images or ()
+        """The images named on the command line, several in one word as a CI hands them on; all when none is.
+
+        Raises `NothingSelected` for a word without any, which must not mean all.
+        """
+        words: Sequence[str] = self.arguments.images or ()
+        if words and not all(map(str.strip, words)):
+            raise NothingSelected("an image is named by an empty word", hint="name it, or leave the word out to mean all")
+        return [name for word in words for name in word.split()]
 
     @cached_property
     def registry(self) -> Registry:
@@ -114,6 +121,23 @@ def summarise(call: Call, markdown: str) -> None:
     if place := call.environment.get("GITHUB_STEP_SUMMARY"):
         with Path(place).open("a", encoding="utf-8") as summary:
             summary.write(markdown + "\n")
+
+
+def hand_on(call: Call, outputs: Mapping[str, str]) -> None:
+    """Set outputs of a job in GitHub Actions; each is one line, since nothing else could be told from two outputs."""
+    if place := call.environment.get("GITHUB_OUTPUT"):
+        with Path(place).open("a", encoding="utf-8") as file:
+            for name, text in outputs.items():
+                assert text.isprintable()
+                file.write(f"{name}={text}\n")
+
+
+def content(file: Path) -> bytes:
+    """A file that the command line names; raises `InputError` when it cannot be read."""
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"`{file}` cannot be read: {error.strerror}", hint="name a file that exists") from error
 
 
 def print_json(data: Any) -> None:

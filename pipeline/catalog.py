@@ -57,6 +57,12 @@ def _distinct(items: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
+def _any(items: tuple[str, ...]) -> tuple[str, ...]:
+    if not items:
+        raise ValueError("names nothing")
+    return items
+
+
 def _utc(moment: datetime) -> datetime:
     if moment.utcoffset() != timedelta(0) or moment.microsecond or moment.timestamp() < 0:
         raise ValueError("is not whole seconds of UTC since 1970")
@@ -87,6 +93,8 @@ PackagePattern = Annotated[
 RepositoryName = Annotated[str, _shaped(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", "the last part of a repository's path")]
 RepositoryText = Annotated[str, _accepted(lambda text: Repository.parse(f"{text}/x"))]
 PinnedText = Annotated[str, _accepted(Pinned.parse)]
+Label = Annotated[str, _shaped(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", "a runner's label, `[A-Za-z0-9._-]*`")]
+RunnerName = Annotated[str, _shaped(r"[a-z0-9]{1,30}(?:-[a-z0-9]{1,30})?", "a kind of runner, like `h100`")]
 
 
 class Entry(BaseModel):
@@ -146,6 +154,8 @@ class Image(Entry):
     rootfs: Rootfs | None = None
     packages: Annotated[tuple[Package, ...], AfterValidator(_distinct)] = ()
     """Debian packages that its Dockerfile adds to those of its parent, from the suite of the root file system below."""
+    runners: Annotated[tuple[RunnerName, ...], AfterValidator(_distinct)] = ()
+    """The kinds of GPU runners that CI proves it on; all that the catalog names when it does not say."""
     python: Python | None = None
     """The Python that `requirements/*.in` are solved for; an image has its parent's when it does not say."""
 
@@ -182,6 +192,10 @@ class Shared(Entry):
     """An image known to be good, which tells a sick machine from a sick image; without it the last release does."""
     canary: CheckName | None = None
     """The check that it runs, before a GPU lane and after one that failed."""
+    runners: Mapping[RunnerName, Annotated[tuple[Label, ...], AfterValidator(_distinct), AfterValidator(_any)]] = Field(
+        default_factory=dict
+    )
+    """Kinds of GPU runners of the CI, and the labels by which it finds one; no part of any input hash."""
     unassessed: Annotated[tuple[PackagePattern, ...], AfterValidator(_distinct)] = ()
     """Names of packages that no advisory is about, because they only wrap what somebody else publishes; `*` is any text."""
 

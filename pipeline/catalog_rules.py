@@ -32,6 +32,15 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
                 yield from _checks(entry, entry.image)
 
 
+def runners(entries: Mapping[str, Entry], known: Iterable[str]) -> Iterator[Problem]:
+    """Kinds of runners that images name and the catalog does not."""
+    for entry in entries.values():
+        for position, runner in enumerate(entry.image.runners if entry.image else ()):
+            if runner not in known:
+                listed = ", ".join(f"`{one}`" for one in known) or "none"
+                yield entry.problem(("runners", position), f"no runner `{runner}` in `images/catalog.yaml`: it names {listed}")
+
+
 def parents_first(images: Mapping[str, Image]) -> tuple[str, ...]:
     """All names, each after those that it needs, else by name; images in or behind a cycle are left out."""
     missing = {name: sum(need in images for need in image.needs) for name, image in images.items()}

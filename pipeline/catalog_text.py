@@ -37,6 +37,7 @@ def parse(shared: bytes, folders: Mapping[str, Folder], *, with_locks: bool = Tr
     common = value(Shared, top, _converted(top, {"epoch": _moment}, problems), problems) if readable else None
     entries = {name: _entry(name, folder, problems) for name, folder in sorted(folders.items())}
     problems += catalog_rules.problems(entries)
+    problems += catalog_rules.runners(entries, common.runners) if common else ()
     if with_locks:
         problems += catalog_locks.problems(entries)
     if problems or common is None:

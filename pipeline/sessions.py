@@ -25,6 +25,7 @@ VERBS: Mapping[str, str] = {
     "explain": "List what an image's input hash is made of, and what changed: `-- IMAGE`.",
     "build": "Build what has no candidate yet, parents first.",
     "test": "Check the candidates: `-- [IMAGE…] [-k WORDS] [--keep]`.",
+    "retry": "Say what is tried a second time, on another machine: `-- DIR` of what `test --later` wrote.",
     "scan": "List what is in candidates, and what is known to be wrong with it: `-- [IMAGE…] [--require-database]`.",
     "sign": "Sign what is known of candidates, and attach it to them: `-- [IMAGE…] [--role ROLE] [--run ID]`.",
     "verify": "Say what is proved of images, and whether they may be released: `-- [IMAGE…] [--policy FILE]`.",
@@ -32,6 +33,7 @@ VERBS: Mapping[str, str] = {
     "rollback": "Let the floating tag name an older release, and hold it there: `-- IMAGE --to 2.6.2 --reason TEXT`.",
     "withdraw": "Mark a release as bad for good: `-- TAG --reason TEXT`.",
     "history": "List the releases of an image: `-- IMAGE`.",
+    "summary": "Say what a change changes against the last release: `-- DIR`.",
     "run": "Start an image as its users do: `-- IMAGE [COMMAND…]`.",
     "update": "Solve the locks again and say what moved: `-- [IMAGE…]`.",
 }

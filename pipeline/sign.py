@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pipeline import attest, dsse, names, records, statements
+from pipeline import attest, dsse, names, records, runs, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError
 from pipeline.evidence import AHEAD, Key, Role, Signed, collect, role_of
@@ -159,7 +159,7 @@ def _general(kind: str, record: Statable, image: _Image, desk: Desk) -> Iterator
         return
     if record.image != image.subject.image or image.config.labels.get(names.LABEL_IMAGE) != record.image:
         yield f"is about the image `{record.image}`, and the candidate is `{image.config.labels.get(names.LABEL_IMAGE)}`"
-    if desk.run is not None and record.run != desk.run:
+    if desk.run is not None and not runs.belongs(record.run, desk.run):
         yield f"is of the run `{record.run}`, not of `{desk.run}`"
 
 

@@ -1,5 +1,6 @@
 """Results as people and machines read them: tables, JSON, JUnit XML, Markdown. Everything here is pure."""
 
+from pipeline.report.changes import changes_markdown
 from pipeline.report.data import (
     builds_json,
     compatibility_json,
@@ -38,6 +39,7 @@ __all__ = [
     "builds_json",
     "builds_junit",
     "builds_table",
+    "changes_markdown",
     "compatibility_json",
     "compatibility_table",
     "decision_markdown",

@@ -9,6 +9,8 @@ from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
 from pipeline.verbs.releases import promote_verb
 from pipeline.verbs.scans import scan_verb
+from pipeline.verbs.summary import summary_verb
+from pipeline.verbs.tries import retry_verb
 from pipeline.verbs.trust import sign_verb, verify_verb
 
 VERBS: Mapping[str, Callable[[Call], int]] = {
@@ -21,6 +23,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "explain": explain_verb,
     "build": build_verb,
     "test": test_verb,
+    "retry": retry_verb,
     "scan": scan_verb,
     "sign": sign_verb,
     "verify": verify_verb,
@@ -28,6 +31,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "rollback": rollback_verb,
     "withdraw": withdraw_verb,
     "history": history_verb,
+    "summary": summary_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 from pipeline import context, plan
 from pipeline.call import Call, print_json, ready_for, survey_of
 from pipeline.errors import InputError
+from pipeline.verbs.work import show_work
 
 
 def init_verb(call: Call) -> int:
@@ -50,6 +51,8 @@ def plan_verb(call: Call) -> int:
     from pipeline import report
 
     catalog = context.load(call.settings)
+    if call.arguments.matrix:
+        return show_work(call, catalog)
     found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
     if call.arguments.bake:
         from pipeline import build, surroundings

@@ -13,10 +13,12 @@ from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summar
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected, worst
 from pipeline.survey import Survey, survey
+from pipeline.verbs.tries import put_off, refuse_suspected
 
 if TYPE_CHECKING:
     from pipeline.check import Subject
     from pipeline.run import Chosen
+    from pipeline.statements import Tested
 
 
 def build_verb(call: Call) -> int:
@@ -64,6 +66,11 @@ def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
 
 def test_verb(call: Call) -> int:
     """Check candidates, lane by lane."""
+    return put_off(call, lambda: _test(call)) if call.arguments.later else _test(call)[0]
+
+
+def _test(call: Call) -> "tuple[int, Sequence[Tested]]":
+    """The exit code, and what was found."""
     from pipeline import check, report
     from pipeline.engine import connect
 
@@ -85,6 +92,7 @@ def test_verb(call: Call) -> int:
         failures=context.failures(call.settings),
     )
     arguments = call.arguments
+    refuse_suspected(arguments.avoid.split(), engine, bench.hardware)
     lanes = tuple(dict.fromkeys(arguments.lane or ("cpu", "gpu")))
     options = check.Options(lanes=lanes, select=arguments.select or "", keep=arguments.keep, gpus=arguments.gpus)
     with call.console.fold("checking"):
@@ -92,7 +100,7 @@ def test_verb(call: Call) -> int:
     hand_out(call, report.lanes_json(tested, subjects), report.lanes_junit(tested))
     call.console.show(report.lanes_table(tested, subjects))
     summarise(call, report.lanes_markdown(tested, subjects))
-    return check.exit_code(tested, require_gpu=arguments.require_gpu)
+    return check.exit_code(tested, require_gpu=arguments.require_gpu), tested
 
 
 def _subjects(call: Call, catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
