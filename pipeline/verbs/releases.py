@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pipeline import context, names, plan, promotion, surroundings
 from pipeline.call import Call, cosign_of, policy_of, print_json, ready_for, summarise
 from pipeline.catalog import Catalog
-from pipeline.errors import InputError, PromotionRefused
+from pipeline.errors import InputError, PromotionRefused, Temporary
 from pipeline.inputs import InputHash
 from pipeline.oci import Digest
 from pipeline.verbs.trust import expected_of
@@ -37,9 +37,8 @@ def promote_verb(call: Call) -> int:
     images = images_of(catalog, call.images)
     if arguments.digest and len(images) != 1:
         raise InputError("`--digest` is about one image", hint="name that image alone")
-    ready_for(call, catalog, "registry")
     hashes = context.hashes(call.settings, catalog, images)
-    subjects = [_subject(call, catalog, image, hashes) for image in images]
+    subjects = _subjects(call, catalog, images, hashes)
     loaded = policy_of(call, catalog, loopback=catalog.release_repository.loopback)
     desk = desk_of(call, catalog, loaded)
     settled = [] if arguments.lift_hold else [one for subject in subjects if (one := promote.settled(subject, desk))]
@@ -86,6 +85,15 @@ def images_of(catalog: Catalog, texts: Sequence[str]) -> Sequence[str]:
             f"`{never[0]}` is never released: its `image.yaml` says `release: false`", hint="release an image that stands on it"
         )
     return [name for name in catalog.images if name in wanted]
+
+
+def _subjects(call: Call, catalog: Catalog, images: Sequence[str], hashes: Mapping[str, InputHash]) -> "Sequence[Subject]":
+    """The candidates; our own registry is looked after only when it does not answer, which saves a request."""
+    try:
+        return [_subject(call, catalog, image, hashes) for image in images]
+    except Temporary:
+        ready_for(call, catalog, "registry")
+        return [_subject(call, catalog, image, hashes) for image in images]
 
 
 def _subject(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Subject":

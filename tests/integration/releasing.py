@@ -1,5 +1,6 @@
 """A family whose candidates are built and signed, ready to be released; and what its releases look like afterwards."""
 
+import copy
 import secrets
 import shutil
 from collections.abc import Mapping
@@ -22,13 +23,14 @@ LENIENT = (
 class Releases:
     """Two images that are released, `core` and on it `app`, and the registry that they are released to."""
 
-    def __init__(self, root: Path, stack: Stack, *, releases: str = "") -> None:
-        """`releases` is the host of another registry."""
+    def __init__(self, root: Path, stack: Stack, *, releases: str = "", beside: "Releases | None" = None) -> None:
+        """`releases` is the host of another registry; who stands `beside` another releases to the same place by the same key."""
         self.family = Family(root, stack)
-        self.host = releases or stack.host
         path = self.family.repository.path.removesuffix("/family")
-        self.repository = Repository(self.host, f"{path}/released/family")
-        self.family.environment |= {names.ENV_RELEASES: f"{self.host}/{path}/released"}
+        self.repository = beside.repository if beside else Repository(releases or stack.host, f"{path}/released/family")
+        self.family.environment |= {names.ENV_RELEASES: str(self.repository).removesuffix("/family")}
+        if beside:
+            shutil.copytree(beside.family.cache / "keys", self.family.cache / "keys")
         shutil.copytree(PROJECT / "policies", root / "policies")
         local = root / "policies" / "local.yaml"
         text = local.read_text()
@@ -50,8 +52,15 @@ class Releases:
         assert self.call("sign").code == 0
         return {step["image"]: Digest(step["digest"]) for step in self.call("plan", "--json").data}
 
+    def elsewhere(self, place: str) -> "Releases":
+        """The same candidates, released to another place of the same registry."""
+        other = copy.copy(self)
+        other.repository = Repository(self.repository.host, f"{self.family.repository.path}-{place}/family")
+        return other
+
     def call(self, *words: str, **environment: str) -> Ended:
-        return self.family.call(*words, **environment)
+        released = {names.ENV_RELEASES: str(self.repository).removesuffix("/family")}
+        return self.family.call(*words, **{**released, **environment})
 
     def tags(self) -> Mapping[str, Digest]:
         """What each tag of the releases names, the lists of referrers left out."""
