@@ -22,6 +22,11 @@ def write(settings: Settings, digest: Digest, kind: str, statement: Statement) -
     return target
 
 
+def remove(settings: Settings, digest: Digest, kind: str) -> None:
+    """Take an older statement away, about which there is nothing to say any more."""
+    path(settings, digest, kind).unlink(missing_ok=True)
+
+
 def write_text(target: Path, text: str) -> None:
     """Write `text` to `target`, whose folder is made when it lacks; a reader sees the old file or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)

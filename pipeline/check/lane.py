@@ -83,7 +83,7 @@ def counted(count: int, noun: str) -> str:
 
 def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tuple[str, ...]:
     """pytest's command line for some files of a suite that lies in `folder`; a `conftest.py` there could forge what they find."""
-    fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", f"{folder}/suite", "--import-mode=importlib", "--noconftest")
+    fixed = ("-c", f"{folder}/pytest.ini", "--rootdir", folder, "--import-mode=importlib", "--noconftest")
     shown = ("-p", "no:cacheprovider", "--continue-on-collection-errors", "--color=no", "--tb=short", "-rA", "-v")
     files = tuple(f"{folder}/suite/{check.file}" for check in listed)
     for check in listed:

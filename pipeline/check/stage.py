@@ -60,6 +60,8 @@ def _recorded(subject: Subject, lane: Lane, options: Options, bench: Bench, *, a
     tested = _tested(subject, lane, options, bench, after)
     if options.select:
         bench.story.say(f"{subject.image}, {lane}: `-k {options.select}` ran a part of the lane, so nothing is recorded")
+    elif tested.reason == NO_CHECK:
+        records.remove(bench.settings, subject.pinned.digest, f"tested-{lane}")
     else:
         records.write(bench.settings, subject.pinned.digest, f"tested-{lane}", tested_statement(tested))
     return tested

@@ -59,7 +59,7 @@ def pytest_configure() -> None:
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Keep why a file was left out as a whole."""
     if report.skipped:
-        note_file(report.nodeid, "not-run", skip_reason(report))
+        note_file(named(report), "not-run", skip_reason(report))
 
 
 def pytest_exception_interact(
@@ -68,7 +68,7 @@ def pytest_exception_interact(
     """Keep why a file could not be collected: the image's fault where one of its own modules breaks at its import."""
     if isinstance(report, pytest.CollectReport) and call.excinfo is not None:
         outcome = "failed" if breaks_outside(call.excinfo.value.__cause__ or call.excinfo.value) else "error"
-        note_file(report.nodeid, outcome, broken(report.longreprtext))
+        note_file(named(report), outcome, broken(report.longreprtext))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -80,7 +80,7 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """Expect nothing of the tests that `-k` left out."""
     for item in items:
         if item.config.option.keyword:
-            state["tests"].pop(item.nodeid, None)
+            state["tests"].pop(named(item), None)
 
 
 def pytest_collection_finish() -> None:
@@ -92,7 +92,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Run one test under its deadline."""
     with lock:
-        state["running"] = item.nodeid
+        state["running"] = named(item)
         write()
     seconds = float(os.environ.get("PIPELINE_TEST_SECONDS", "300"))
     stuck = threading.Timer(seconds + STUCK_AFTER, end_the_run, (item, seconds))
@@ -160,8 +160,13 @@ def keep(found: dict[str, Any], name: str, value: object) -> None:
 def entry(item: pytest.Item) -> dict[str, Any]:
     """The record of one test."""
     fresh: dict[str, Any] = {"outcome": None, "reason": "", "detail": "", "rung": "", "seconds": 0.0, "measured": {}}
-    found: dict[str, Any] = state["tests"].setdefault(item.nodeid, fresh)
+    found: dict[str, Any] = state["tests"].setdefault(named(item), fresh)
     return found
+
+
+def named(thing: pytest.Item | pytest.CollectReport) -> str:
+    """A test or file, relative to the suite; pytest sees the suite as a package, so that no image's name hides a module of Python."""
+    return thing.nodeid.removeprefix("suite/")
 
 
 def note_file(nodeid: str, outcome: str, reason: str) -> None:

@@ -3,8 +3,8 @@
 from typing import Any
 
 
-def test_a_shell_starts_as_the_user(start: Any) -> None:
+def test_a_program_starts_as_the_user(start: Any) -> None:
     """`start` starts the image, and stops it at the end of the test."""
-    shell = start("sh", "-c", "id -un")
-    assert shell.wait(60).code == 0
-    assert shell.log().strip() == "user"
+    program = start("id", "-un", user="user")
+    assert program.wait(60).code == 0
+    assert program.log().strip() == "user"
