@@ -23,6 +23,9 @@ UNLIMITED = -1
 NOTHING = Digest("sha256:" + 64 * "0")
 """Content that no registry has, for asking what we might do."""
 
+SERVICE = "harbor-registry"
+"""Whom every Harbor's tokens are for."""
+
 _SYSTEM = "/api/v2.0/systeminfo"
 
 
@@ -203,7 +206,7 @@ class Harbor:
 
     def _granted(self, repository: Repository) -> frozenset[str]:
         """What the token service lets us do; the token is read, not used."""
-        scope = {"service": "harbor-registry", "scope": f"repository:{repository.path}:pull,push"}
+        scope = {"service": SERVICE, "scope": f"repository:{repository.path}:pull,push"}
         told = self._object(self._api.ask("GET", "/service/token", params=scope), "a token")
         try:
             middle = str(told["token"]).split(".")[1]
@@ -228,34 +231,43 @@ def find(
 
     Raises `RegistryRefused` when the login is wrong, or when it is a Harbor and there is no login.
     """
-    login = credentials.of(host)
-    api = Api(host, None if login and login.identity else login, Trust(certificates, certificate_folder))
+    login, trust = credentials.of(host), Trust(certificates, certificate_folder)
+    nobody = Api(host, None, trust)
+    if login is None or login.identity:
+        if _asks_as_harbor(nobody):
+            raise _unknown(host, login)
+        return None
+    api = Api(host, login, trust)
     _prove(api)
     reply = api.ask("GET", _SYSTEM)
-    if reply.status == 429 or reply.status >= 500:
-        raise api.failure(reply, f"whether `{host}` is a Harbor cannot be found out")
     told = reply.body if reply.status == 200 and isinstance(reply.body, dict) else {}
-    if "auth_mode" not in told:
-        return None
-    if not told.get("harbor_version"):
-        raise _nobody(host, login)
-    return Harbor(api, version=str(told["harbor_version"]))
+    if told.get("harbor_version"):
+        return Harbor(api, version=str(told["harbor_version"]))
+    if reply.busy or _asks_as_harbor(nobody):
+        raise Temporary(f"`{host}` does not tell its version: {reply.status}, {reply.reason}", hint="run the same command later")
+    return None
+
+
+def _asks_as_harbor(nobody: Api) -> bool:
+    """Whether it sends those without a login to Harbor's token service; an error somewhere else proves nothing."""
+    reply = nobody.ask("GET", "/v2/")
+    if reply.busy:
+        raise nobody.failure(reply, f"whether `{nobody.host}` is a Harbor cannot be found out")
+    return reply.challenge is not None and reply.challenge.service == SERVICE
 
 
 def _prove(api: Api) -> None:
     """Ask where a wrong password is told from none: Harbor and other registries with Basic authentication say 401 there."""
-    if not api.user:
-        return
     reply = api.ask("GET", "/v2/")
-    if reply.status == 401 and reply.challenge == "basic":
+    if reply.status == 401 and reply.challenge and reply.challenge.scheme == "basic":
         raise RegistryRefused(
             f"`{api.host}` refuses the login of `{api.user}`",
             hint=f"`docker login {api.host}` with the right password; single-quote a `$` in the name of a robot",
         )
-    if reply.status == 429 or reply.status >= 500:
+    if reply.busy:
         raise api.failure(reply, f"`{api.host}` does not say whether the login is right")
 
 
-def _nobody(host: str, login: Credential | None) -> RegistryRefused:
+def _unknown(host: str, login: Credential | None) -> RegistryRefused:
     why = "takes no identity tokens" if login else "wants a login"
     return RegistryRefused(f"`{host}` is a Harbor, which {why}", hint=f"`docker login {host}` with a robot's name and secret")

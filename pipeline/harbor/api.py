@@ -14,7 +14,7 @@ from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflic
 from pipeline.oci import Repository
 from pipeline.redaction import redact
 from pipeline.registry import answers, session
-from pipeline.registry.challenge import choose
+from pipeline.registry.challenge import Challenge, choose
 from pipeline.registry.session import Session
 from pipeline.registry.trust import Trust
 
@@ -35,8 +35,13 @@ class Reply:
     body: Any
     codes: frozenset[str]
     reason: str
-    challenge: str
-    """The scheme of authentication that it asks for."""
+    challenge: Challenge | None
+    """The authentication that it asks for."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether the same request may be answered later."""
+        return self.status == 429 or self.status >= 500
 
     @property
     def absent(self) -> bool:
@@ -101,7 +106,7 @@ class Api:
             return RegistryRefused(f"{text} ({self._who()})", hint=self._remedy(reply, right, project.partition("/")[0]))
         if reply.status in (409, 412):
             return TagConflict(text)
-        if reply.status == 429 or reply.status >= 500:
+        if reply.busy:
             return Temporary(text, hint="run the same command later")
         return NotThere(text) if reply.absent else ToolFailed(text)
 
@@ -120,13 +125,12 @@ class Api:
 
     def _reply(self, answer: requests.Response, path: str) -> Reply:
         wrong = answer.status_code >= 400
-        challenge = choose(answer.headers.get("WWW-Authenticate", ""))
         return Reply(
             status=answer.status_code,
             body=None if wrong else _json(answers.body(answer, f"`{self.host}{path}`", LIMIT)),
             codes=frozenset(answers.codes(answer)) if wrong else frozenset(),
             reason=answers.reason(answer) if wrong else str(answer.reason),
-            challenge=challenge.scheme if challenge else "",
+            challenge=choose(answer.headers.get("WWW-Authenticate", "")),
         )
 
     def _session(self) -> Session:

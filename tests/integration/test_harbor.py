@@ -19,6 +19,7 @@ from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflic
 from pipeline.harbor import Harbor, find
 from pipeline.oci import OCI_MANIFEST, Digest, Pinned, Repository
 from pipeline.registry import Registry
+from tests.faults import Fault, Kind, each_fault, faulty
 from tests.harbor import double
 from tests.harbor.double import Double
 from tests.harbor.state import ADMIN, PASSWORD
@@ -136,6 +137,46 @@ def test_of_twenty_who_create_one_tag_one_succeeds_and_nineteen_are_told_who(har
     assert len(told) == 19
     assert all(str(winner) in message for message in told)
     assert ours.tag(repository, "v2.6.3-nlp") == winner
+
+
+@pytest.mark.parametrize("at", [1, 2, 3], ids=["proof", "version", "tag"])
+def test_whatever_goes_wrong_once_a_tag_is_created_or_an_error_is_told_and_the_same_again_finishes(
+    harbor: Double, repository: Repository, at: int
+) -> None:
+    image = image_in(client(), repository, b"content")
+    with faulty(harbor.host) as proxy:
+        behind = Repository(proxy.host, repository.path)
+        for number, fault in enumerate(each_fault(at)):
+            proxy.expect(fault)
+            assert ended(behind, image.digest, f"v1.2.{number}") in (0, 5, 8, 9, 75), fault
+            proxy.expect()
+            create_through(behind, image.digest, f"v1.2.{number}")
+            assert admin(harbor).tag(repository, f"v1.2.{number}") == image.digest
+
+
+def create_through(repository: Repository, digest: Digest, tag: str) -> None:
+    """A Harbor is never taken for another registry, whose tags are created otherwise."""
+    found = find(repository.host, credentials=Logins(ADMIN, PASSWORD))
+    assert found is not None
+    found.create_tag(repository, digest, tag)
+
+
+def ended(repository: Repository, digest: Digest, tag: str) -> int:
+    try:
+        create_through(repository, digest, tag)
+    except PipelineError as error:
+        return error.exit_code
+    return 0
+
+
+def test_an_answer_that_is_lost_after_the_tag_was_created_is_no_conflict(harbor: Double, repository: Repository) -> None:
+    image = image_in(client(), repository, b"content")
+    with faulty(harbor.host, Fault(kind=Kind.LOSE, method="POST", path="/tags$")) as proxy:
+        behind = Repository(proxy.host, repository.path)
+        found = find(proxy.host, credentials=Logins(ADMIN, PASSWORD))
+        assert found is not None
+        assert found.create_tag(behind, image.digest, "v1.2.3") is False
+    assert admin(harbor).tag(repository, "v1.2.3") == image.digest
 
 
 def test_content_that_is_not_there_gets_no_tag(harbor: Double, repository: Repository) -> None:

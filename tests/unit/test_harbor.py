@@ -28,7 +28,7 @@ PLACE = Place(
 
 
 def reply(status: int, code: str = "", reason: str = "told") -> Reply:
-    return Reply(status=status, body=None, codes=frozenset({code} - {""}), reason=reason, challenge="")
+    return Reply(status=status, body=None, codes=frozenset({code} - {""}), reason=reason, challenge=None)
 
 
 @pytest.mark.parametrize(
