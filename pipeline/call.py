@@ -93,7 +93,7 @@ def policy_of(call: Call, catalog: Catalog, *, loopback: bool = True) -> "Loaded
     usual = "local.yaml" if catalog.candidate_repository.loopback and loopback else "release.yaml"
     return policies.load(
         Path(chosen) if chosen else call.settings.root / "policies" / usual,
-        pinned=call.environment.get(names.ENV_POLICY_DIGEST) or None,
+        pinned=call.environment.get(names.ENV_POLICY_DIGEST),
         cache=call.settings.cache,
         cosign=lambda: cosign_of(call, catalog),
         run=call.run,
