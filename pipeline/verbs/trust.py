@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pipeline import context, names, plan, releases
+from pipeline import context, names, plan, releases, surroundings
 from pipeline.call import Call, cosign_of, policy_of, print_json, ready_for, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.inputs import InputHash
-from pipeline.oci import Pinned, parse_reference
+from pipeline.oci import Pinned, Repository, parse_reference
 from pipeline.survey import survey
 from pipeline.verbs.candidates import existing
 
@@ -120,12 +120,17 @@ def _decided(
         evidence=evidence,
         expected=expected_of(call, catalog, image, hashes),
         now=now,
-        registry_loopback=pinned.repository.loopback,
+        registry_loopback=_is_ours_alone(call, pinned.repository),
         checkout=loaded.checkout,
         released_size=_released_size(call, catalog, image),
         exceptions=loaded.exceptions,
     )
     return decide(loaded.policy, case), evidence
+
+
+def _is_ours_alone(call: Call, repository: Repository) -> bool:
+    """Whether a registry is on this machine and no Harbor, which has other users."""
+    return repository.loopback and surroundings.harbor(repository.host, call.environment, run=call.run) is None
 
 
 def _released_size(call: Call, catalog: Catalog, image: str) -> int | None:
