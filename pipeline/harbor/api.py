@@ -35,6 +35,8 @@ class Reply:
     body: Any
     codes: frozenset[str]
     reason: str
+    request: str
+    """By what Harbor's own log knows it; empty when it has no name."""
     challenge: Challenge | None
     """The authentication that it asks for."""
 
@@ -107,7 +109,8 @@ class Api:
         if reply.status in (409, 412):
             return TagConflict(text)
         if reply.busy:
-            return Temporary(text, hint="run the same command later")
+            logged = f"; an administrator finds the cause in Harbor's log by `{reply.request}`" if reply.request else ""
+            return Temporary(text, hint=f"run the same command later{logged}")
         return NotThere(text) if reply.absent else ToolFailed(text)
 
     def _remedy(self, reply: Reply, right: str, project: str) -> str:
@@ -130,6 +133,7 @@ class Api:
             body=None if wrong else _json(answers.body(answer, f"`{self.host}{path}`", LIMIT)),
             codes=frozenset(answers.codes(answer)) if wrong else frozenset(),
             reason=answers.reason(answer) if wrong else str(answer.reason),
+            request=answer.headers.get("X-Request-Id", ""),
             challenge=choose(answer.headers.get("WWW-Authenticate", "")),
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline import names
 from pipeline.catalog import Catalog
+from pipeline.errors import InputError
 from pipeline.oci import Repository, Tagged
 from pipeline.releases import HASH_DIGITS, Release
 
@@ -65,13 +66,18 @@ class Change:
 
 
 def places(catalog: Catalog, chosen: str | None = None) -> tuple[Place, ...]:
-    """The projects that hold releases and candidates: those of the catalog that are not on loopback, or the chosen one."""
+    """The projects that hold releases and candidates: those of the catalog that are not on loopback, or the chosen one.
+
+    Raises `InputError` when what is chosen names no project.
+    """
+    if chosen is not None and "/" not in chosen.strip("/"):
+        raise InputError(f"`{chosen}` names no project", hint="write `--harbor HOST/PROJECT`")
     releases = Repository.parse(f"{chosen}/{catalog.repository}") if chosen else catalog.release_repository
     candidates = releases if chosen else catalog.candidate_repository
     found: dict[tuple[str, str], dict[str, tuple[Tagged, ...]]] = {}
     for kind, repository, tags in (
-        ("releases", releases, [str(_release(catalog, suffix)) for suffix in _suffixes(catalog)]),
-        ("moving", releases, [_release(catalog, suffix).floating for suffix in _suffixes(catalog)]),
+        ("releases", releases, [str(_release(catalog, variant)) for variant in _variants(catalog)]),
+        ("moving", releases, [_release(catalog, variant).floating for variant in _variants(catalog)]),
         ("candidates", candidates, [catalog.candidate_tag(each, "0" * HASH_DIGITS) for each in catalog.images.values()]),
     ):
         if chosen or not repository.loopback:
@@ -94,12 +100,13 @@ def inside(tagged: Tagged) -> str:
     return tagged.repository.path.partition("/")[2]
 
 
-def _suffixes(catalog: Catalog) -> tuple[str | None, ...]:
-    return tuple(dict.fromkeys(each.suffix for each in catalog.images.values()))
+def _variants(catalog: Catalog) -> tuple[str | None, ...]:
+    """Of what is released; the other images are only stood on."""
+    return tuple(dict.fromkeys(each.variant for each in catalog.images.values() if each.release))
 
 
-def _release(catalog: Catalog, suffix: str | None) -> Release:
-    return Release(line=catalog.line, number=3, variant=suffix)
+def _release(catalog: Catalog, variant: str | None) -> Release:
+    return Release(line=catalog.line, number=3, variant=variant)
 
 
 def _robot(name: str, held: Mapping[str, Sequence[str]]) -> Mapping[str, Any]:

@@ -1,18 +1,23 @@
 """What Harbor's answers mean, and what the doctor makes of its facts; no Harbor is asked."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pipeline import context
+from pipeline.catalog import Catalog
 from pipeline.credentials import Credential
 from pipeline.diagnosis import State
-from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
+from pipeline.errors import InputError, NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
 from pipeline.harbor import Project, Quota
 from pipeline.harbor.api import Api, Reply, artifacts
 from pipeline.harbor_doctor.judging import judged, retained
-from pipeline.harbor_doctor.places import RELEASE_TAGS, RELEASES, Place, robots
+from pipeline.harbor_doctor.places import RELEASE_TAGS, RELEASES, Place, places, robots
 from pipeline.oci import Repository
 from pipeline.registry.trust import Trust
+from pipeline.releases import Release
+from pipeline.settings import Settings
 from pipeline.tagrules import ImmutableRule, Retention
 
 LOGIN = Credential.of(b"robot$release", b"s3cret")
@@ -28,7 +33,7 @@ PLACE = Place(
 
 
 def reply(status: int, code: str = "", reason: str = "told") -> Reply:
-    return Reply(status=status, body=None, codes=frozenset({code} - {""}), reason=reason, challenge=None)
+    return Reply(status=status, body=None, codes=frozenset({code} - {""}), reason=reason, request="", challenge=None)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +59,11 @@ def test_each_refusal_has_its_kind_and_its_remedy(answer: Reply, kind: type[Pipe
     assert type(error) is kind
     assert hint in error.hint
     assert f"answered {answer.status}" in error.message
+
+
+def test_what_harbor_does_not_explain_is_found_in_its_log() -> None:
+    told = Reply(status=500, body=None, codes=frozenset(), reason="internal server error", request="4711", challenge=None)
+    assert "in Harbor's log by `4711`" in API.failure(told, "it").hint
 
 
 def test_no_secret_is_in_an_error() -> None:
@@ -129,3 +139,36 @@ def test_robots_get_no_more_than_they_need() -> None:
     assert held == {"dev": {"repository:pull", "artifact:read", "artifact:list", "tag:list"}, "ml": set(RELEASES)}
     assert [each["namespace"] for each in ci["permissions"]] == ["dev"]
     assert "delete" not in str((ci, release))
+
+
+def catalog(**chosen: str) -> Catalog:
+    return context.load(Settings(root=Path(__file__).parents[2], cache=Path("unused"), **chosen))
+
+
+def test_on_loopback_there_is_no_harbor_to_look_at() -> None:
+    assert places(catalog(candidates="localhost:5601/candidates", releases="localhost:5601/releases")) == ()
+
+
+def test_projects_are_those_of_the_catalog() -> None:
+    home, other = places(catalog(candidates="harbor.example.com/dev", releases="harbor.example.com/ml/images"))
+    assert (home.project, home.candidates, home.rights) == ("ml", (), RELEASES)
+    assert (other.project, other.releases, "immutable-tag:list" in other.rights) == ("dev", (), False)
+    assert all(Release.parse(each.name) for each in home.releases)
+    assert not any(Release.parse(each.name) for each in (*home.moving, *other.candidates))
+    assert "`pipeline doctor --apply`" in home.apply
+
+
+def test_a_chosen_project_holds_both() -> None:
+    (place,) = places(catalog(), "localhost:8080/ml")
+    assert place.releases
+    assert place.candidates
+    assert "`pipeline doctor --harbor localhost:8080/ml --apply`" in place.apply
+    assert list(judged(place, [])) != list(judged(place, [everywhere(RELEASE_TAGS)]))
+    assert [each.state for each in judged(place, [everywhere(RELEASE_TAGS)])] == [State.OK]
+    with pytest.raises(InputError, match="names no project"):
+        places(catalog(), "localhost:8080")
+
+
+def everywhere(tags: str) -> ImmutableRule:
+    scope = {"repository": [{"decoration": "repoMatches", "pattern": "**"}]}
+    return ImmutableRule.read({"id": 1, "tag_selectors": [{"decoration": "matches", "pattern": tags}], "scope_selectors": scope})
