@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from pipeline import names, runs
+from pipeline.arguments import parser
 from pipeline.command import Runner
 from pipeline.console import Console
 from pipeline.errors import InputError, Interrupted, PipelineError, Terminated, of_the_machine
@@ -72,125 +72,6 @@ def _call(arguments: argparse.Namespace, environment: Mapping[str, str], runner:
         run_id=runs.identify(environment, otherwise=secrets.token_hex(6)),
     )
     return verbs.VERBS[arguments.verb](call)
-
-
-def parser() -> argparse.ArgumentParser:
-    """All verbs and their options; no abbreviations."""
-    top = argparse.ArgumentParser(prog=names.COMMAND, description=_summary(), allow_abbrev=False)
-    top.add_argument("--version", action="version", version=_version())
-    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
-
-    setup = _verb(verbs, "setup", "find or get the tools, start what is missing")
-    setup.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
-    doctor = _verb(verbs, "doctor", "say what is wrong with this machine, and the remedy")
-    doctor.add_argument("--clear", action="store_true", help="lift the machine's quarantine: GPU work is accepted again")
-    doctor.add_argument(
-        "--harbor", metavar="HOST/PROJECT", help="look at this Harbor alone, as a place for candidates and releases"
-    )
-    doctor.add_argument(
-        "--apply", action="store_true", help="make the projects and rules that lack in the Harbor, and name its robots"
-    )
-    init = _verb(verbs, "init", "write a new family of images that already builds")
-    init.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="where; by default here")
-    new = _verb(verbs, "new", "write the folder of a new image that already builds")
-    new.add_argument("name", metavar="NAME")
-    new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")
-    new.add_argument("--variant", metavar="V", help="how its tags end; by default its name without hyphens")
-    lint = _verb(verbs, "lint", "find faults in Dockerfiles and locks", images=True)
-    plan = _verb(verbs, "plan", "say for each image whether it is built or reused, and why", images=True)
-    plan.add_argument("--bake", action="store_true", help="print the definition for `docker buildx bake`")
-    plan.add_argument(
-        "--matrix", action="store_true", help="print all that a CI has to do, as one line of JSON; in Actions, outputs"
-    )
-    plan.add_argument("--since", metavar="COMMIT", help="with `--matrix`: what differs from this commit, whatever exists")
-    plan.add_argument("--child-pipeline", action="store_true", help="with `--matrix`: print a child pipeline for GitLab")
-    explain = _verb(verbs, "explain", "list what an image's input hash is made of, and what changed")
-    explain.add_argument("image", metavar="IMAGE")
-    explain.add_argument("--compatibility", action="store_true", help="say instead which drivers and GPUs it runs on")
-    build = _verb(verbs, "build", "build what has no candidate yet, parents first", images=True)
-    build.add_argument("--twice", action="store_true", help="build without cache a second time and compare the digests")
-    for command in (plan, build):
-        command.add_argument("--rebuild", action="store_true", help="build although a candidate exists")
-    test = _verb(verbs, "test", "check the candidates", images=True)
-    test.add_argument("--lane", choices=("cpu", "gpu"), action="append", help="only this lane (may be given twice)")
-    test.add_argument("--require-gpu", action="store_true", help="a GPU lane that cannot run is exit 75")
-    test.add_argument("--gpus", default="all", metavar="WHICH", help="all, a number of them, or UUIDs with commas between")
-    test.add_argument("-k", dest="select", metavar="WORDS", help="only matching checks; nothing is recorded")
-    test.add_argument(
-        "--avoid", default="", metavar="WHICH", help="machines and GPUs, with spaces between: on them it is exit 75"
-    )
-    test.add_argument("--later", type=Path, metavar="FILE", help="write for `retry` what would be exit 75, and exit 0")
-    test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
-    retry = _verb(verbs, "retry", "say what is tried a second time, on another machine: what `test --later` wrote, and only that")
-    retry.add_argument(
-        "folder", type=Path, metavar="DIR", help="where the files `<job>.json` are; none where there is no such folder"
-    )
-    scan = _verb(verbs, "scan", "list what is in candidates, and what is known to be wrong with it")
-    scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
-    scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
-    scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
-    sign = _verb(verbs, "sign", "sign what is known of candidates, and attach it to them", images=True)
-    sign.add_argument("--role", choices=("ci", "gpu"), action="append", help="sign only in this role (may be given twice)")
-    sign.add_argument("--run", metavar="ID", help="refuse statements of any other run")
-    verify = _verb(verbs, "verify", "say what is proved of images, and whether a policy allows their release")
-    verify.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
-    verify.add_argument(
-        "--policy", type=Path, metavar="FILE", help=f"by default policies/local.yaml or release.yaml ({names.ENV_POLICY})"
-    )
-    verify.add_argument(
-        "--keys", type=Path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
-    )
-    promote = _verb(verbs, "promote", "release candidates: image, evidence, verdict and tags, where users pull from")
-    promote.add_argument("images", nargs="+", metavar="IMAGE", help="images of the catalog, or their floating tags")
-    promote.add_argument("--number", metavar="N", help="the `N` of `v2.6.N`; by default the next one, in CI it must be given")
-    promote.add_argument("--digest", metavar="DIGEST", help="this candidate, in place of the one of this checkout")
-    promote.add_argument("--dry-run", action="store_true", help="show decision and plan, write nothing")
-    promote.add_argument("--lift-hold", action="store_true", help="release over a rollback; wants `--reason`")
-    promote.add_argument("--reason", metavar="TEXT", help="recorded in the verdict")
-    rollback = _verb(verbs, "rollback", "let the floating tag name an older release, and hold it there")
-    rollback.add_argument("image", metavar="IMAGE")
-    rollback.add_argument("--to", required=True, metavar="RELEASE", help="the release, `2.6.2` or `v2.6.2-nlp`")
-    withdraw = _verb(verbs, "withdraw", "mark a release as bad for good")
-    withdraw.add_argument("tag", metavar="TAG", help="its immutable tag, `v2.6.3-nlp`")
-    for command in (rollback, withdraw):
-        command.add_argument("--reason", required=True, metavar="TEXT", help="recorded in the verdict")
-        command.add_argument("--dry-run", action="store_true", help="show what would be done, write nothing")
-    history = _verb(verbs, "history", "list the releases of an image: what, when, who and why")
-    history.add_argument("image", metavar="IMAGE")
-    for command in (promote, rollback, withdraw, history):
-        command.add_argument("--policy", type=Path, metavar="FILE", help=f"as for `verify` ({names.ENV_POLICY})")
-    summary = _verb(
-        verbs, "summary", "say what a change changes: why, and sizes, packages and vulnerabilities against the last release"
-    )
-    summary.add_argument(
-        "folder", type=Path, metavar="DIR", help="what `plan --matrix`, `build --json` and `scan --json` printed there"
-    )
-    start = _verb(verbs, "run", "start an image as its users do")
-    start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
-    start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
-    update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
-
-    for command in (doctor, lint, plan, explain, build, test, scan, sign, verify, promote, rollback, withdraw, history, update):
-        command.add_argument("--json", action="store_true", help="data on stdout")
-    for command in (setup, doctor, build):
-        command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")
-    for command in (build, test):
-        command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
-    for command in (build, test, scan, sign):
-        command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements are")
-    return top
-
-
-def _verb(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, *, images: bool = False
-) -> argparse.ArgumentParser:
-    command = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-    command.add_argument("--root", type=Path, metavar="DIR", help=f"the folder that holds images/ ({names.ENV_ROOT})")
-    command.add_argument("--candidates", metavar="REPOSITORY", help=f"where builds write ({names.ENV_CANDIDATES})")
-    command.add_argument("--releases", metavar="REPOSITORY", help=f"where promotions write ({names.ENV_RELEASES})")
-    if images:
-        command.add_argument("images", nargs="*", metavar="IMAGE", help="all when none is named")
-    return command
 
 
 def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
@@ -275,17 +156,6 @@ def _stopped_by_signals(runner: Runner, console: Console) -> Iterator[None]:
     finally:
         for each, handler in zip(signals, before, strict=True):
             signal.signal(each, handler)
-
-
-def _summary() -> str:
-    return "Build, prove, sign and promote a family of GPU images."
-
-
-def _version() -> str:
-    try:
-        return metadata.version(names.DISTRIBUTION)
-    except metadata.PackageNotFoundError:
-        return "from a checkout"
 
 
 if __name__ == "__main__":

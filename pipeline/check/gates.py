@@ -48,6 +48,16 @@ def worse(before: Host, after: Host | None, taken: Sequence[Gpu]) -> tuple[str, 
     return (*troubles, *gpus.news(mine, after))
 
 
+def told(host: Host | None) -> dict[str, str]:
+    """What a record keeps of the machine."""
+    if host is None:
+        return {}
+    unfit = "; ".join(trouble.text for trouble in host.troubles if trouble.gpu)
+    found = {"host": host.name, "driver": host.driver, "toolkit": host.toolkit}
+    found |= {"not looked at": "; ".join(host.unread), "unfit GPUs": unfit}
+    return {name: text for name, text in found.items() if text}
+
+
 def _chosen(there: Sequence[Gpu], claimed: Claimed, wanted: str) -> tuple[tuple[Gpu, ...], str]:
     """The GPUs that are meant, and why they do not do; of a number or all, those that the image does not claim are no choice."""
     refusals = {gpu.uuid: claimed.refusal(gpu) for gpu in there}

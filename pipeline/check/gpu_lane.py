@@ -45,16 +45,18 @@ def _run(subject: Subject, suite: Suite, options: Options, bench: Bench, hardwar
     host = hardware.examine(image)
     chosen, shut = passable(host, suite.claims, options.gpus)
     if shut:
-        return Ran(verdict=shut, gpus=chosen, machine=_told(host))
+        return Ran(verdict=shut, gpus=chosen, machine=gates.told(host))
     with turns.taking(chosen, story=bench.story, folder=hardware.turns):
         host = hardware.examine(image)
         chosen, shut = passable(host, suite.claims, ",".join(gpu.uuid for gpu in chosen))
         if shut or host is None:
-            return Ran(verdict=shut or Verdict(outcome=Outcome.NOT_RUN, reason=gates.NO_DRIVER), gpus=chosen, machine=_told(host))
+            return Ran(
+                verdict=shut or Verdict(outcome=Outcome.NOT_RUN, reason=gates.NO_DRIVER), gpus=chosen, machine=gates.told(host)
+            )
         taken = _Taken(
             subject=subject, suite=suite, options=options, bench=bench, hardware=hardware, host=host, gpus=chosen, image=image
         )
-        return replace(_witnessed(taken), gpus=chosen, machine=_told(host))
+        return replace(_witnessed(taken), gpus=chosen, machine=gates.told(host))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,12 +125,3 @@ def _facts(taken: _Taken) -> set[str]:
     if causes.driver_in_image(taken.image(), taken.bench.engine, taken.bench.story):
         found.add("driver-in-image")
     return found
-
-
-def _told(host: Host | None) -> dict[str, str]:
-    if host is None:
-        return {}
-    unfit = "; ".join(trouble.text for trouble in host.troubles if trouble.gpu)
-    told = {"host": host.name, "driver": host.driver, "toolkit": host.toolkit}
-    told |= {"not looked at": "; ".join(host.unread), "unfit GPUs": unfit}
-    return {name: text for name, text in told.items() if text}

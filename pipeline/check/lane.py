@@ -46,7 +46,7 @@ def run_inside(
     """
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("test")
     home = describe(engine, image).variables.get("HOME", "")
-    spec = _spec(image, suite, home, nonce=nonce, select=select, limits=limits, given=given or Given())
+    spec = specification(image, suite, home, nonce=nonce, select=select, limits=limits, given=given or Given())
     with container(spec, engine=engine, story=story, title=title, keep=keep) as made:
         made.put(FOLDER, packed(suite))
         made.put(FOLDER, library())
@@ -91,7 +91,8 @@ def pytest_arguments(listed: Sequence[Listed], folder: str, select: str) -> tupl
     return (*fixed, *shown, *(("-k", select) if select else ()), *files)
 
 
-def _spec(image: str, suite: Suite, home: str, *, nonce: str, select: str, limits: Limits, given: Given) -> Spec:
+def specification(image: str, suite: Suite, home: str, *, nonce: str, select: str, limits: Limits, given: Given) -> Spec:
+    """The container that runs the suite's `test_*.py`; `home` is what the image names in `HOME`, or empty."""
     folders = ":".join(f"{FOLDER}/suite/{folder}" for folder in suite.folders)
     told = environment(suite, nonce=nonce, result=RESULT, limits=limits, given=given)
     return Spec(

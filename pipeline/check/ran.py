@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from pipeline.blame import Verdict
 from pipeline.check import causes
@@ -12,7 +13,8 @@ from pipeline.check.service import run_outside
 from pipeline.check.suite import Suite
 from pipeline.errors import PipelineError, Temporary
 from pipeline.gpus import Gpu
-from pipeline.statements import NOT_SELECTED, Checked, Outcome, Reference, overall
+from pipeline.oci import Pinned
+from pipeline.statements import NOT_SELECTED, Checked, Outcome, Reference, Tested, overall
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +27,29 @@ class Ran:
     machine: Mapping[str, str] = field(default_factory=dict)
     reference: Reference | None = None
     events: tuple[str, ...] = ()
+
+    def record(self, image: str, pinned: Pinned, suite: Suite, *, started: datetime, finished: datetime, run: str) -> Tested:
+        """The lane's result as it is kept."""
+        return Tested(
+            image=image,
+            subject=str(pinned),
+            lane=suite.lane,
+            outcome=self.verdict.outcome,
+            reason=self.verdict.reason,
+            cause=self.verdict.cause,
+            remedy=self.verdict.remedy,
+            checks=self.found.checks,
+            suite=suite.hash,
+            claims=suite.claims,
+            machine={**self.machine, **self.found.versions},
+            memory=self.found.memory,
+            gpus=self.gpus,
+            reference=self.reference,
+            events=self.events,
+            started=started,
+            finished=finished,
+            run=run,
+        )
 
 
 def run_suite(image: str, subject: Subject, suite: Suite, options: Options, bench: Bench, *, given: Given) -> Ran:
@@ -58,7 +83,7 @@ def run_suite(image: str, subject: Subject, suite: Suite, options: Options, benc
             limits=options.limits,
             given=given,
         )
-    return Ran(verdict=_verdict(found, options), found=found)
+    return Ran(verdict=verdict(found, options), found=found)
 
 
 def of_error(error: PipelineError) -> Verdict:
@@ -72,7 +97,8 @@ def meant(checks: Sequence[Checked], options: Options) -> Sequence[Checked]:
     return [check for check in checks if check.reason != NOT_SELECTED] if options.select else checks
 
 
-def _verdict(found: Found, options: Options) -> Verdict:
+def verdict(found: Found, options: Options) -> Verdict:
+    """What the checks say of the lane, before anybody asks whose fault it is."""
     if found.trouble:
         return Verdict(outcome=found.trouble[0], reason=found.trouble[1])
     listed = [check for check in found.checks if "::" not in check.name]

@@ -70,26 +70,8 @@ def _recorded(subject: Subject, lane: Lane, options: Options, bench: Bench, *, a
 def _tested(subject: Subject, lane: Lane, options: Options, bench: Bench, after: Tested | None) -> Tested:
     suite, started = suites.read(bench.catalog, subject.image, lane, bench.settings.images), bench.now()
     ran = _ran(subject, suite, options, bench, after)
-    return Tested(
-        image=subject.image,
-        subject=str(subject.pinned),
-        lane=lane,
-        outcome=ran.verdict.outcome,
-        reason=ran.verdict.reason,
-        cause=ran.verdict.cause,
-        remedy=ran.verdict.remedy,
-        checks=ran.found.checks,
-        suite=suite.hash,
-        claims=suite.claims,
-        machine={**bench.engine.facts.machine, **ran.machine, **ran.found.versions},
-        memory=ran.found.memory,
-        gpus=ran.gpus,
-        reference=ran.reference,
-        events=ran.events,
-        started=started,
-        finished=bench.now(),
-        run=bench.run_id,
-    )
+    ran = replace(ran, machine={**bench.engine.facts.machine, **ran.machine})
+    return ran.record(subject.image, subject.pinned, suite, started=started, finished=bench.now(), run=bench.run_id)
 
 
 def _ran(subject: Subject, suite: Suite, options: Options, bench: Bench, after: Tested | None) -> Ran:

@@ -18,6 +18,8 @@ Kind = Literal["test", "service"]
 
 PYTEST = ("pytest", "pluggy", "iniconfig", "packaging", "Pygments")
 """The distributions that pytest needs everywhere."""
+LEXERS = ("__init__.py", "_mapping.py", "diff.py", "python.py")
+"""What pytest uses of Pygments' languages, most of whose bytes the others are."""
 OLDER_PYTHON = ("exceptiongroup", "typing_extensions")
 """Those that it needs besides under Python 3.10."""
 
@@ -133,6 +135,8 @@ def _add_distribution(archive: tarfile.TarFile, name: str, *, needed: bool) -> N
         raise ToolUnfit(f"`{name}` is not pure Python here, and images may have another Python")
     for file in distribution.files or ():
         path = Path(str(file.locate()))
+        if file.parts[:2] == ("pygments", "lexers") and file.name not in LEXERS:
+            continue
         if ".." not in file.parts and file.suffix in (".py", ".typed", "") and path.is_file() and "__pycache__" not in file.parts:
             archive.add(path, f"lib/{file.as_posix()}", filter=_anyones)
 

@@ -165,7 +165,7 @@ def entry(item: pytest.Item) -> dict[str, Any]:
 
 
 def named(thing: pytest.Item | pytest.CollectReport) -> str:
-    """A test or file, relative to the suite; pytest sees the suite as a package, so that no image's name hides a module of Python."""
+    """A test or file within the suite, which pytest sees as a package, so that no image's name hides a module of Python."""
     return thing.nodeid.removeprefix("suite/")
 
 

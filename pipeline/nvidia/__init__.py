@@ -6,6 +6,17 @@ wrong is a value (`Trouble`), because a sick machine is a result like any other.
 
 from pipeline.nvidia.kernel import events
 from pipeline.nvidia.local import DRIVER, driver_version, look, stale_specs, toolkit_version
-from pipeline.nvidia.smi import Ask, asking, examine
+from pipeline.nvidia.smi import QUESTIONS, Ask, asking, examine
 
-__all__ = ["DRIVER", "Ask", "asking", "driver_version", "events", "examine", "look", "stale_specs", "toolkit_version"]
+__all__ = [
+    "DRIVER",
+    "QUESTIONS",
+    "Ask",
+    "asking",
+    "driver_version",
+    "events",
+    "examine",
+    "look",
+    "stale_specs",
+    "toolkit_version",
+]

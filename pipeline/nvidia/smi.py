@@ -23,6 +23,11 @@ MIG, ECC = "mig.mode.current", "ecc.errors.uncorrected.volatile.total"
 OPTIONAL = ("compute_cap", "clocks.max.sm", MIG, ECC)
 """Fields that some drivers do not know (470 has no `compute_cap`, 440 no MIG)."""
 FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", *OPTIONAL)
+APPS = "--query-compute-apps=gpu_uuid,pid,process_name,used_memory"
+QUESTIONS = tuple(
+    ("nvidia-smi", *words) for words in ((f"--query-gpu={','.join(FIELDS)}", FORMAT), ("-q",), (APPS, FORMAT), ("-L",))
+)
+"""All that `examine` may ask where the driver knows every field."""
 ABSENT = ("N/A", "Not Supported", "")
 """What stands for a value that this GPU does not have; every other text in place of a number is an error."""
 UNKNOWN_FIELD = re.compile(r'Field "([^"]+)" is not a valid field to query')
@@ -129,7 +134,7 @@ def _details(ask: Ask) -> tuple[Details, list[Trouble]]:
 
 def _processes(ask: Ask) -> tuple[Mapping[str, int], list[Trouble]]:
     """How many processes compute on each GPU, by UUID; a process's name may hold anything, so only the first field counts."""
-    text, troubles = _good(ask, "--query-compute-apps=gpu_uuid,pid,process_name,used_memory", FORMAT)
+    text, troubles = _good(ask, APPS, FORMAT)
     return Counter(line.partition(",")[0].strip() for line in text.splitlines()), troubles
 
 

@@ -13,6 +13,7 @@ from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summar
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected, worst
 from pipeline.survey import Survey, survey
+from pipeline.verbs.pods import collect_verb, render
 from pipeline.verbs.tries import put_off, refuse_suspected
 
 if TYPE_CHECKING:
@@ -65,8 +66,19 @@ def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
 
 
 def test_verb(call: Call) -> int:
-    """Check candidates, lane by lane."""
+    """Check candidates, lane by lane, here or as Jobs of a cluster."""
+    if call.arguments.collect:
+        return collect_verb(call)
+    if call.arguments.render:
+        return _render(call)
     return put_off(call, lambda: _test(call)) if call.arguments.later else _test(call)[0]
+
+
+def _render(call: Call) -> int:
+    catalog = context.load(call.settings)
+    plan.selected(catalog, call.images)
+    ready_for(call, catalog, "registry")
+    return render(call, subjects_of(call, catalog, survey_of(call, catalog), call.images), catalog)
 
 
 def _test(call: Call) -> "tuple[int, Sequence[Tested]]":
@@ -77,7 +89,7 @@ def _test(call: Call) -> "tuple[int, Sequence[Tested]]":
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
     ready = ready_for(call, catalog, "registry", "engine")
-    subjects = _subjects(call, catalog, survey_of(call, catalog), call.images)
+    subjects = subjects_of(call, catalog, survey_of(call, catalog), call.images)
     engine = connect(reaching(ready, call.environment), run=call.run_id)
     bench = check.Bench(
         catalog=catalog,
@@ -103,7 +115,7 @@ def _test(call: Call) -> "tuple[int, Sequence[Tested]]":
     return check.exit_code(tested, require_gpu=arguments.require_gpu), tested
 
 
-def _subjects(call: Call, catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
+def subjects_of(call: Call, catalog: Catalog, found: Survey, names: Sequence[str]) -> "tuple[Subject, ...]":
     """The candidates of the images named; of all that list checks when none is."""
     wanted = names or [name for name, image in catalog.images.items() if image.checks.cpu or image.checks.gpu]
     if not wanted:
@@ -164,5 +176,5 @@ def _candidate(call: Call, catalog: Catalog, name: str) -> "Chosen":
     from pipeline.run import Chosen
 
     found = survey(call.settings, catalog, call.registry, [name], story=call.console)
-    (subject,) = _subjects(call, catalog, found, [name])
+    (subject,) = subjects_of(call, catalog, found, [name])
     return Chosen(pinned=subject.pinned, tag=subject.tag)

@@ -26,7 +26,7 @@ EDGES = (
     " cosign gather vouching keys policies attest quarantine turns harbor_doctor"
 )
 STAGES = "setup doctor build check scan sign promote lint update run new init explain"
-FRONT = "report console call verbs __main__ sessions"
+FRONT = "report console arguments call verbs __main__ sessions"
 LAYERS = {"ground": GROUND, "core": CORE, "edges": EDGES, "stages": STAGES, "front": FRONT}
 ORDER = [name for layer in LAYERS.values() for name in layer.split()]
 

@@ -10,7 +10,7 @@ from nox import registry
 
 import noxfile
 from pipeline import sessions
-from pipeline.__main__ import parser
+from pipeline.arguments import parser
 
 
 class Recorded:
