@@ -135,7 +135,7 @@ def _project(harbor: Harbor, place: Place, found: list[Project]) -> Iterator[Fin
     else:
         yield Finding(name, State.OK, "private")
     if project.content_trust:
-        detail = "content trust is on: images cannot be pulled before their evidence is there, nor is all of that"
+        detail = "on: an image without a signature cannot be pulled, so none can be tested before it is signed"
         yield Finding(f"{place.project}: content trust", State.FAULT, detail, f"take `Cosign` and `Notation` away {where}")
     else:
         yield Finding(f"{place.project}: content trust", State.OK, "off")

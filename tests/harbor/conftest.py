@@ -15,14 +15,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--harbor",
         metavar="URL",
-        help="try this Harbor; its administrator from HARBOR_USER and HARBOR_PASSWORD, nothing is cleaned up",
+        help="try this Harbor, which nobody else uses: it becomes read-only for a moment, its garbage is collected, and all that"
+        " was made stays; its administrator from HARBOR_USER and HARBOR_PASSWORD",
     )
 
 
 @pytest.fixture(scope="session")
 def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     if url := request.config.getoption("--harbor"):
-        yield Site(url.rstrip("/"), os.environ["HARBOR_USER"], os.environ["HARBOR_PASSWORD"])
+        user, password = os.environ.get("HARBOR_USER"), os.environ.get("HARBOR_PASSWORD")
+        if not user or not password:
+            raise pytest.UsageError("--harbor wants HARBOR_USER and HARBOR_PASSWORD")
+        yield Site(url.rstrip("/"), user, password)
         return
     with double.started(tmp_path_factory.mktemp("harbor")) as running:
         yield Site(f"http://{running.host}", ADMIN, PASSWORD)

@@ -49,10 +49,11 @@ class Run:
     undo: list[dict[str, Json]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.values["host"] = self.site.url.partition("://")[2]
+        self.values |= {"url": self.site.url, "host": self.site.url.partition("://")[2]}
         self.logins |= {"admin": (self.site.user, self.site.password), "wrong": (self.site.user, "wrong")}
         self._session = requests.Session()
-        self._session.trust_env = False
+        self._session.trust_env = self.site.url.startswith("https")
+        self._session.auth = lambda request: request  # or a password would be looked for in ~/.netrc
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     def play(self, steps: list[dict[str, Json]]) -> Iterator[str]:

@@ -44,18 +44,25 @@ class Request:
 
     def _read(self) -> Iterator[bytes]:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
-            while size := int(self.stream.readline().split(b";")[0], 16):
-                while size:
-                    piece = self.stream.read(min(size, 2**20))
-                    size -= len(piece)
-                    yield piece
-                self.stream.readline()
-            self.stream.readline()
+            while size := int(self._line().split(b";")[0], 16):
+                yield from self._pieces_of(size)
+                self._line()
+            self._line()
             return
-        left = int(self.headers.get("Content-Length") or 0)
-        while left and (piece := self.stream.read(min(left, 2**20))):
-            left -= len(piece)
+        yield from self._pieces_of(int(self.headers.get("Content-Length") or 0))
+
+    def _pieces_of(self, size: int) -> Iterator[bytes]:
+        while size:
+            piece = self.stream.read(min(size, 2**20))
+            if not piece:
+                raise ConnectionResetError("the client went away within a body")
+            size -= len(piece)
             yield piece
+
+    def _line(self) -> bytes:
+        if not (line := self.stream.readline()):
+            raise ConnectionResetError("the client went away within a body")
+        return line
 
     def body(self) -> bytes:
         if self._content is None:

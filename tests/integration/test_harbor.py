@@ -161,6 +161,12 @@ def create_through(repository: Repository, digest: Digest, tag: str) -> None:
     found.create_tag(repository, digest, tag)
 
 
+def test_a_body_that_breaks_off_leaves_nothing_that_waits(harbor: Double, repository: Repository) -> None:
+    with faulty(harbor.host, Fault(kind=Kind.CUT, method="PUT", path="/uploads/")) as proxy:
+        image_in(client(), Repository(proxy.host, repository.path), b"content" * 1000, "v1")
+    assert admin(harbor).tag(repository, "v1") is not None
+
+
 def ended(repository: Repository, digest: Digest, tag: str) -> int:
     try:
         create_through(repository, digest, tag)
