@@ -1,16 +1,17 @@
 """What Harbor's answers mean, and what the doctor makes of its facts; no Harbor is asked."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pipeline import context
+from pipeline import context, harbor_doctor
 from pipeline.catalog import Catalog
 from pipeline.credentials import Credential
 from pipeline.diagnosis import State
 from pipeline.errors import InputError, NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
-from pipeline.harbor import Project, Quota
+from pipeline.harbor import Harbor, Project, Quota
 from pipeline.harbor.api import Api, Reply, artifacts
 from pipeline.harbor_doctor.judging import judged, retained
 from pipeline.harbor_doctor.places import RELEASE_TAGS, RELEASES, Place, places, robots
@@ -172,3 +173,63 @@ def test_a_chosen_project_holds_both() -> None:
 def everywhere(tags: str) -> ImmutableRule:
     scope = {"repository": [{"decoration": "repoMatches", "pattern": "**"}]}
     return ImmutableRule.read({"id": 1, "tag_selectors": [{"decoration": "matches", "pattern": tags}], "scope_selectors": scope})
+
+
+def test_a_harbor_that_cannot_be_asked_is_a_fault_with_its_remedy() -> None:
+    def refuse(host: str) -> Harbor:
+        where = f"/etc/docker/certs.d/{host}"
+        raise RegistryRefused(
+            f"the certificate of registry `{host}` is not trusted", hint=f"put it at /etc/docker/certs.d/{host}"
+        )
+
+    (finding,) = harbor_doctor.examine([PLACE], refuse)
+    assert (finding.state, finding.remedy) == (State.FAULT, "put it at /etc/docker/certs.d/harbor.example.com")
+
+
+def test_another_registry_is_a_fault_only_where_a_harbor_was_named() -> None:
+    (finding,) = harbor_doctor.examine([PLACE], lambda host: None)
+    assert finding.state is State.OK
+    (finding,) = harbor_doctor.examine([replace(PLACE, chosen="harbor.example.com/ml")], lambda host: None)
+    assert (finding.state, "--harbor" in finding.remedy) == (State.FAULT, True)
+
+
+class Old(Harbor):
+    """Says what a Harbor of an older version says, and takes no more questions."""
+
+    def read_only(self) -> bool:
+        return False
+
+    def rights(self, repository: Repository) -> frozenset[str]:
+        raise Temporary("it does not answer any more", hint="later")
+
+    def exists(self, name: str) -> bool:
+        return True
+
+    def project(self, name: str) -> Project | None:
+        raise RegistryRefused("forbidden", hint="give `project:read`")
+
+    def immutable_rules(self, project: str) -> tuple[ImmutableRule, ...]:
+        return (rule("v[0-9"),)
+
+    def collects_untagged(self) -> bool | None:
+        return None
+
+    def quota(self, project: str) -> Quota | None:
+        return Quota(used=0, limit=10**9)
+
+
+def test_each_part_is_looked_at_whatever_the_others_say() -> None:
+    found = {each.name: each for each in harbor_doctor.examine([PLACE], lambda host: Old(API, version="v2.9.1-abc"))}
+    states = {name: each.state for name, each in found.items()}
+    assert states == {
+        "harbor": State.OK,
+        "harbor version": State.WARN,
+        "harbor read-only mode": State.OK,
+        "ml: rights": State.FAULT,
+        "ml: project": State.WARN,
+        "ml: rules": State.FAULT,
+        "ml: garbage": State.OK,
+        "ml: quota": State.WARN,
+    }
+    assert "`v[0-9` cannot be read" in found["ml: rules"].detail
+    assert all(each.remedy for each in found.values() if each.state is not State.OK)
