@@ -177,7 +177,6 @@ def everywhere(tags: str) -> ImmutableRule:
 
 def test_a_harbor_that_cannot_be_asked_is_a_fault_with_its_remedy() -> None:
     def refuse(host: str) -> Harbor:
-        where = f"/etc/docker/certs.d/{host}"
         raise RegistryRefused(
             f"the certificate of registry `{host}` is not trusted", hint=f"put it at /etc/docker/certs.d/{host}"
         )
