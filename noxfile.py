@@ -75,6 +75,12 @@ def integration(session: nox.Session, python: str) -> None:
 
 
 @own
+def faults(session: nox.Session, python: str) -> None:
+    """Let every fault happen at every request of a promotion; minutes."""
+    run(session, python, "-m", "pytest", "tests/sweeps", *session.posargs)
+
+
+@own
 def bench(session: nox.Session, python: str) -> None:
     """Measure speed, bytes and memory against peers in one run: `-- build`."""
     run(session, python, "-m", "tests.bench", *session.posargs)

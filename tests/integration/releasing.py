@@ -5,10 +5,13 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from pipeline import names
-from pipeline.oci import Digest, Repository
+from pipeline import names, statements
+from pipeline.dsse import BUNDLE_TYPE, PREDICATE_ANNOTATION
+from pipeline.oci import Digest, Pinned, Repository
 from pipeline.registry import Registry
+from tests.faults import Faulty
 from tests.integration.conftest import Stack
 from tests.integration.families import LINKS, PROJECT, Ended, Family
 
@@ -19,6 +22,9 @@ LENIENT = (
 )
 """What nobody looks at here, so that candidates are made in seconds."""
 
+ALL = {statements.PROVENANCE, statements.SUMMARY, statements.SIGNATURE}
+"""The types of what every release has."""
+
 
 class Releases:
     """Two images that are released, `core` and on it `app`, and the registry that they are released to."""
@@ -27,7 +33,9 @@ class Releases:
         """`releases` is the host of another registry; who stands `beside` another releases to the same place by the same key."""
         self.family = Family(root, stack)
         path = self.family.repository.path.removesuffix("/family")
-        self.repository = beside.repository if beside else Repository(releases or stack.host, f"{path}/released/family")
+        self.repository: Repository = (
+            beside.repository if beside else Repository(releases or stack.host, f"{path}/released/family")
+        )
         self.family.environment |= {names.ENV_RELEASES: str(self.repository).removesuffix("/family")}
         if beside:
             shutil.copytree(beside.family.cache / "keys", self.family.cache / "keys")
@@ -59,11 +67,32 @@ class Releases:
         return other
 
     def call(self, *words: str, **environment: str) -> Ended:
-        released = {names.ENV_RELEASES: str(self.repository).removesuffix("/family")}
-        return self.family.call(*words, **{**released, **environment})
+        return self.family.call(*words, **{**self.to, **environment})
+
+    @property
+    def to(self) -> dict[str, Any]:
+        """The variable that says where releases go."""
+        return {names.ENV_RELEASES: str(self.repository).removesuffix("/family")}
 
     def tags(self) -> Mapping[str, Digest]:
         """What each tag of the releases names, the lists of referrers left out."""
         found = [tag for tag in Registry().tags(self.repository) if not tag.startswith("sha256-")]
         named = {tag: Registry().resolve(self.repository.tag(tag)) for tag in found}
         return {tag: digest for tag, digest in named.items() if digest}
+
+
+def through(proxy: Faulty, releases: Releases) -> dict[str, Any]:
+    """The variables that send a verb through the proxy."""
+    candidates, released = (str(one).removesuffix("/family") for one in (releases.family.repository, releases.repository))
+    at = {names.ENV_CANDIDATES: candidates, names.ENV_RELEASES: released}
+    return {name: f"{proxy.host}/{text.partition('/')[2]}" for name, text in at.items()}
+
+
+def proved(pinned: Pinned) -> bool:
+    """Whether an image has its evidence, its verdict and its signature listed, and all of it is there."""
+    listed = Registry().referrers(pinned, BUNDLE_TYPE)
+    kinds = {one.annotations.get(PREDICATE_ANNOTATION) for one in listed}
+    for one in listed:
+        manifest = Registry().manifest(pinned.repository.at(one.digest))
+        Registry().blob(pinned.repository, manifest.layers[0])
+    return kinds >= ALL

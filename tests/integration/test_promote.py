@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import names, statements
-from pipeline.dsse import BUNDLE_TYPE, PREDICATE_ANNOTATION
+from pipeline import statements
+from pipeline.dsse import BUNDLE_TYPE
 from pipeline.oci import Digest, Pinned, Repository
 from pipeline.registry import Registry
 from tests.faults import Faulty, Passed, faulty
 from tests.integration.conftest import Stack
 from tests.integration.families import ended
 from tests.integration.registries import registry
-from tests.integration.releasing import Releases
+from tests.integration.releasing import ALL, Releases, proved, through
 from tests.integration.signing import found_cosign
 
 
@@ -43,13 +43,6 @@ def cosign(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Path:
     return found_cosign(tmp_path_factory.mktemp("cosign"), stack.host)
 
 
-def through(proxy: Faulty, releases: Releases) -> dict[str, str]:
-    """The variables that send a verb through the proxy."""
-    candidates, released = (str(one).removesuffix("/family") for one in (releases.family.repository, releases.repository))
-    at = {names.ENV_CANDIDATES: candidates, names.ENV_RELEASES: released}
-    return {name: f"{proxy.host}/{text.partition('/')[2]}" for name, text in at.items()}
-
-
 def verified(cosign: Path, releases: Releases, pinned: Pinned) -> set[str]:
     """The predicate types that the real cosign finds signed on an image, with nothing but a public key."""
     key = releases.family.cache / "keys" / "development.pub"
@@ -65,19 +58,6 @@ def verified(cosign: Path, releases: Releases, pinned: Pinned) -> set[str]:
             found.add(kind)
     done = subprocess.run([cosign, "verify", *offline, str(pinned)], env=environment, capture_output=True)
     return found | ({statements.SIGNATURE} if done.returncode == 0 else set())
-
-
-ALL = {statements.PROVENANCE, statements.SUMMARY, statements.SIGNATURE}
-
-
-def proved(pinned: Pinned) -> bool:
-    """Whether an image has its evidence, its verdict and its signature listed, and all of it is there."""
-    listed = Registry().referrers(pinned, BUNDLE_TYPE)
-    kinds = {one.annotations.get(PREDICATE_ANNOTATION) for one in listed}
-    for one in listed:
-        manifest = Registry().manifest(pinned.repository.at(one.digest))
-        Registry().blob(pinned.repository, manifest.layers[0])
-    return kinds >= ALL
 
 
 def test_two_images_are_released_under_one_number_and_again_there_is_nothing_to_do(
