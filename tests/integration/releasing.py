@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import requests
+
 from pipeline import names, statements
 from pipeline.dsse import BUNDLE_TYPE, PREDICATE_ANNOTATION
 from pipeline.oci import Digest, Pinned, Repository
@@ -96,3 +98,8 @@ def proved(pinned: Pinned) -> bool:
         manifest = Registry().manifest(pinned.repository.at(one.digest))
         Registry().blob(pinned.repository, manifest.layers[0])
     return kinds >= ALL
+
+
+def delete(repository: Repository, path: str) -> None:
+    """What somebody does to a registry who may delete there."""
+    assert requests.delete(f"http://{repository.host}/v2/{repository.path}/{path}", timeout=10).status_code < 300

@@ -11,13 +11,13 @@ import pytest
 
 from pipeline import statements
 from pipeline.dsse import BUNDLE_TYPE
-from pipeline.oci import Digest, Pinned, Repository
+from pipeline.oci import Digest, Pinned
 from pipeline.registry import Registry
 from tests.faults import Faulty, Passed, faulty
 from tests.integration.conftest import Stack
 from tests.integration.families import ended
 from tests.integration.registries import registry
-from tests.integration.releasing import ALL, Releases, proved, through
+from tests.integration.releasing import ALL, Releases, delete, proved, through
 from tests.integration.signing import found_cosign
 
 
@@ -124,23 +124,17 @@ def test_evidence_that_is_deleted_between_verdict_and_write_refuses(releases: Re
     blob = Registry().manifest(source.at(first.digest)).layers[0].digest
     deleted: list[str] = []
 
-    def delete(passed: Passed) -> None:
+    def drop(passed: Passed) -> None:
         if passed.path.endswith(f"/blobs/{blob}") and passed.method == "GET" and not deleted:
             deleted.append(passed.path)
-            request("DELETE", source, f"manifests/{first.digest}")
+            delete(source, f"manifests/{first.digest}")
 
-    proxy.heard = delete
+    proxy.heard = drop
     ended = releases.call("promote", "core", **through(proxy, releases))
     assert (ended.code, bool(deleted)) == (7, True)
     assert "deleted since it was decided upon" in ended.stderr
     assert releases.tags() == {}
     assert not Registry().tags(releases.repository)
-
-
-def request(method: str, repository: Repository, path: str) -> None:
-    import requests
-
-    assert requests.request(method, f"http://{repository.host}/v2/{repository.path}/{path}", timeout=10).status_code < 300
 
 
 @pytest.mark.parametrize(

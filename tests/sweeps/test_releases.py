@@ -1,5 +1,6 @@
 """Promotions and rollbacks that anything happens to, at any request: the same command finishes, and nothing unproved is named."""
 
+import secrets
 import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from pipeline.__main__ import main
+from pipeline.oci import Manifest, Repository
 from pipeline.registry import Registry
 from tests.faults import Fault, Faulty, Passed, each_fault, faulty
 from tests.integration.conftest import Stack
@@ -25,14 +27,15 @@ class Sweep:
     made: Releases
     proxy: Faulty
     words: tuple[str, ...]
-    count: int = 0
+    seed: Repository | None = None
+    """What is at each place before; nothing by default."""
     unproved: list[str] = field(default_factory=list)
 
     def place(self) -> Releases:
         """A place where what the verb needs is, and nothing else."""
-        self.count += 1
-        releases = self.made.elsewhere(f"sweep-{self.count}")
-        self.proxy.expect()
+        releases = self.made.elsewhere(f"sweep-{secrets.token_hex(4)}")
+        if self.seed:
+            copied(self.seed, releases.repository)
         self.proxy.heard = lambda passed: self._watch(releases, passed)
         return releases
 
@@ -69,6 +72,39 @@ def promotion(made: Releases, proxy: Faulty) -> Sweep:
     return Sweep(made=made, proxy=proxy, words=("promote", "core"))
 
 
+@pytest.fixture(scope="module")
+def twice(made: Releases) -> Repository:
+    """A place with two releases, which others are copies of."""
+    place = made.elsewhere("twice")
+    assert place.call("promote", "core").code == 0
+    place.change()
+    assert place.call("promote", "core").code == 0
+    return place.repository
+
+
+@pytest.fixture
+def rollback(made: Releases, proxy: Faulty, twice: Repository) -> Sweep:
+    return Sweep(made=made, proxy=proxy, words=("rollback", "core", "--to", "1.0.0", "--reason", "it burns"), seed=twice)
+
+
+def copied(source: Repository, target: Repository) -> None:
+    """All images, with what refers to them and with their tags."""
+    registry = Registry()
+    for tag in sorted(registry.tags(source)):
+        if tag.startswith("sha256-"):
+            continue
+        digest = registry.resolve(source.tag(tag))
+        assert digest is not None
+        body, kind = registry.raw_manifest(source.at(digest))
+        attached = [registry.raw_manifest(source.at(one.digest))[0] for one in registry.referrers(source.at(digest))]
+        for manifest in map(Manifest.parse, (body, *attached)):
+            for blob in (manifest.config, *manifest.layers):
+                registry.copy_blob(source, target, blob)
+        registry.put_manifest(target, body, kind)
+        registry.adopt(target.at(digest), attached)
+        registry.put_manifest(target, body, kind, tag)
+
+
 def finished(releases: Releases) -> bool:
     tags = releases.tags()
     return tags.get("v1.0") == tags.get("v1.0.0") and set(tags) >= {"v1.0", "v1.0.0"}
@@ -77,6 +113,11 @@ def finished(releases: Releases) -> bool:
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_a_promotion_survives_this_fault_at_each_request(promotion: Sweep, fault: int) -> None:
     sweep(promotion, fault)
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_a_rollback_survives_this_fault_at_each_request(rollback: Sweep, fault: int) -> None:
+    sweep(rollback, fault)
 
 
 def sweep(verb: Sweep, fault: int) -> None:
@@ -94,14 +135,22 @@ def sweep(verb: Sweep, fault: int) -> None:
 
 
 def test_a_promotion_survives_its_death_after_each_request(promotion: Sweep) -> None:
-    place = promotion.place()
-    assert promotion.run(place) == 0
-    for at in range(1, len(promotion.proxy.log) + 1):
-        place = promotion.place()
-        assert killed(promotion, place, at) in (-signal.SIGKILL, 0)
-        assert promotion.run(place) == 0
+    deaths(promotion)
+
+
+def test_a_rollback_survives_its_death_after_each_request(rollback: Sweep) -> None:
+    deaths(rollback)
+
+
+def deaths(verb: Sweep) -> None:
+    place = verb.place()
+    assert verb.run(place) == 0
+    for at in range(1, len(verb.proxy.log) + 1):
+        place = verb.place()
+        assert killed(verb, place, at) in (-signal.SIGKILL, 0)
+        assert verb.run(place) == 0
         assert finished(place)
-        assert promotion.unproved == []
+        assert verb.unproved == []
 
 
 def killed(verb: Sweep, place: Releases, at: int) -> int:
