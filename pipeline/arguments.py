@@ -75,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
     sign = _verb(verbs, "sign", "sign what is known of candidates, and attach it to them", images=True)
     sign.add_argument("--role", choices=("ci", "gpu"), action="append", help="sign only in this role (may be given twice)")
+    sign.add_argument("--allow-none", action="store_true", help="images without statements are left, for `verify` to refuse")
     sign.add_argument("--run", metavar="ID", help="refuse statements of any other run")
     verify = _verb(verbs, "verify", "say what is proved of images, and whether a policy allows their release")
     verify.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")

@@ -65,6 +65,8 @@ class Desk:
     now: Callable[[], datetime]
     story: Story
     run: str | None = None
+    absent: bool = False
+    """Whether there may be no statement about a subject, of which then nothing is signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +89,8 @@ def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
     unsigned = _read(subject, desk)
     there = [one for one in found(subject.pinned, _publics(desk), desk.registry) if isinstance(one, Signed)]
     if not unsigned and not collect(subject.pinned, there, now=desk.now()).counted:  # others may attach statements of anything
+        if desk.absent:
+            return
         raise _refusal(subject, [])
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)

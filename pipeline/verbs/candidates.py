@@ -54,15 +54,29 @@ def build_verb(call: Call) -> int:
 
 def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
     """The plan; what it reuses was built by somebody whom the policy accepts where others may write too, or is on record here."""
-    from pipeline.vouching import unrecorded, vouched
+    from pipeline.vouching import vouched
 
     found = survey_of(call, catalog, rebuild=rebuild)
     if catalog.candidate_repository.loopback:
-        return replace(found, steps=unrecorded(found.steps, catalog, call.settings, call.registry))
+        return _recorded(call, catalog, found)
     reused = [step for step in found.steps if step.action == "reuse"]
     if reused:
         vouched(reused, catalog, policy_of(call, catalog).keys, call.registry, now=call.now())
     return found
+
+
+def _recorded(call: Call, catalog: Catalog, found: Survey) -> Survey:
+    """The plan, in which what nobody recorded is built again, with the images that it is built from."""
+    from pipeline.vouching import unrecorded
+
+    steps = unrecorded(found.steps, catalog, call.settings, call.registry)
+    if steps == found.steps:
+        return found
+    mine = {step.image: step for step in steps}
+    needed = plan.selected(catalog, [step.image for step in steps if step.action == "build"])
+    wider = survey(call.settings, catalog, call.registry, [*mine, *needed], story=call.console)
+    merged = [mine.get(step.image, step) for step in wider.steps]
+    return replace(wider, steps=unrecorded(merged, catalog, call.settings, call.registry))
 
 
 def test_verb(call: Call) -> int:

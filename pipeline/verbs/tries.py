@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def retry_verb(call: Call) -> int:
     """Print the jobs of a second try as JSON; in Actions, set the output `gpu`, which is empty where none is."""
     catalog = context.load(call.settings)
-    found: Mapping[str, tries.Try] = {file.stem: tries.parse(file.name, content(file)) for file in sorted(call.arguments.files)}
+    files = sorted(call.arguments.folder.glob("*.json"))
+    found: Mapping[str, tries.Try] = {file.stem: tries.parse(file.name, content(file)) for file in files}
     again = matrix.again(
         catalog,
         {job: one.images for job, one in found.items()},

@@ -43,6 +43,7 @@ def sign_verb(call: Call) -> int:
         now=call.now,
         story=call.console,
         run=call.arguments.run,
+        absent=call.arguments.allow_none,
     )
     found = survey(call.settings, catalog, call.registry, call.images, story=call.console)
     steps = existing(found, call.images or list(catalog.images))

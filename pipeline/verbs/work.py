@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 GIT_SECONDS = 60.0
 NEW = "is new"
+CHECKS = "checks of the lane"
 Facts = Mapping[str, str]
 
 
@@ -39,7 +40,8 @@ def _since(call: Call, catalog: Catalog, commit: str) -> Work:
     now = _facts(call, catalog, call.images)
     why = {name: _differences(facts, before.get(name)) for name, facts in now.items()}
     changed = [name for name, differences in why.items() if differences]
-    return matrix.work(catalog, build=changed, check=changed, why=why)
+    anew = [name for name in changed if any(not part.startswith(CHECKS) for part in why[name])]
+    return matrix.work(catalog, build=anew, check=changed, why=why)
 
 
 def _differences(now: Facts, before: Facts | None) -> Sequence[str]:
@@ -54,7 +56,7 @@ def _facts(call: Call, catalog: Catalog, images: Sequence[str]) -> Mapping[str, 
     wanted = [name for name in hashes if not images or name in images]
     expected = {name: expected_of(call, catalog, name, hashes) for name in wanted}
     return {
-        name: {**one.inputs, **{f"checks of the lane {lane}": suite.hash for lane, suite in one.lanes.items()}}
+        name: {**one.inputs, **{f"{CHECKS} {lane}": suite.hash for lane, suite in one.lanes.items()}}
         for name, one in expected.items()
     }
 

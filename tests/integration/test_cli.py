@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -43,6 +44,14 @@ def test_what_is_built_is_then_reused(family: Family) -> None:
     assert "buildx has nothing to build here" in family.call("plan", "--bake").stderr
     assert [result["pinned"] for result in second.data] == [result["pinned"] for result in first.data]
     assert family.left() == []
+
+
+def test_an_image_named_alone_whose_build_nobody_recorded_is_built_again_on_its_parent(family: Family) -> None:
+    assert family.call("build").code == 0
+    shutil.rmtree(family.root / ".pipeline")
+    again = family.call("build", "app", "--json")
+    assert (again.code, states(again.data)) == (0, {"os": "built", "app": "built"})
+    assert len(family.tags()) == 2
 
 
 def test_data_goes_to_stdout_only_when_asked_for(family: Family) -> None:
