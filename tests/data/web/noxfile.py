@@ -1,0 +1,5 @@
+"""All verbs as sessions."""
+
+from pipeline.sessions import register
+
+register()
