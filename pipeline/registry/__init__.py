@@ -157,7 +157,7 @@ class Registry:
 
     def glance(self, pinned: Pinned) -> tuple[Descriptor, ...]:
         """What a list says that refers to the image, in as few requests as can be; empty when the image is not there."""
-        return referrers.from_tag(self._wire, pinned) or referrers.from_registry(self._wire, pinned) or ()
+        return referrers.glanced(self._wire, pinned)
 
     @property
     def _lock_folder(self) -> Path:

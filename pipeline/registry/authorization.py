@@ -73,6 +73,10 @@ class Authorizer:
                 self._ways[host] = way
             return header if header != sent else None
 
+    def guarded(self, host: str) -> bool:
+        """Whether this host has asked who we are."""
+        return host in self._ways
+
     def login(self, host: str) -> Credential | None:
         """The login for a host, whose secrets are shown nowhere from now on."""
         found = self._credentials.of(host)

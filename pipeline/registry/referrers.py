@@ -33,6 +33,13 @@ def listed(wire: Wire, pinned: Pinned, artifact_type: str | None) -> tuple[Descr
     return tuple(each for each in found if artifact_type is None or each.artifact_type in (artifact_type, *_UNTOLD))
 
 
+def glanced(wire: Wire, pinned: Pinned) -> tuple[Descriptor, ...]:
+    """What one of the lists says; first the one that is likelier there: registries that want a login keep lists of their own."""
+    if wire.guarded(pinned.repository.host):
+        return from_registry(wire, pinned) or from_tag(wire, pinned)
+    return from_tag(wire, pinned) or from_registry(wire, pinned) or ()
+
+
 def from_registry(wire: Wire, pinned: Pinned, artifact_type: str | None = None) -> tuple[Descriptor, ...] | None:
     """The registry's own list; None where it keeps none."""
     query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""

@@ -62,6 +62,10 @@ class Wire:
         """The answer to `GET /v2/`, with our login when the registry wants one."""
         return self._asked("GET", f"{session.base(host)}/v2/", host=host, scope="")
 
+    def guarded(self, host: str) -> bool:
+        """Whether this host has asked who we are."""
+        return self._authorizer.guarded(host)
+
     def fail(self, answer: requests.Response, what: str, repository: Repository) -> NoReturn:
         """Raise what an answer other than the wanted one means, and say who asked when that matters."""
         who = ""

@@ -13,6 +13,7 @@ import pytest
 from pipeline import names
 from pipeline.oci import Digest, Repository
 from pipeline.registry import Registry
+from tests.faults import faulty
 from tests.harbor import double
 from tests.harbor.double import Double
 from tests.harbor.state import ADMIN, PASSWORD
@@ -57,13 +58,14 @@ class Place:
     def client(self) -> Registry:
         return Registry(credentials=Logins(ADMIN, PASSWORD)) if self.candidates.host == self.site.harbor.host else Registry()
 
-    def environment(self, user: str = ADMIN, password: str = PASSWORD) -> dict[str, Any]:
+    def environment(self, user: str = ADMIN, password: str = PASSWORD, host: str = "") -> dict[str, Any]:
+        """The variables of somebody with a login; `host` is a proxy's."""
         folder = self.site.folder / secrets.token_hex(4)
         folder.mkdir()
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        (folder / "config.json").write_text(json.dumps({"auths": {self.site.harbor.host: {"auth": token}}}))
+        (folder / "config.json").write_text(json.dumps({"auths": {host or self.site.harbor.host: {"auth": token}}}))
         at = {names.ENV_CANDIDATES: self.candidates, names.ENV_RELEASES: self.releases}
-        told = {name: str(one).removesuffix("/family") for name, one in at.items()}
+        told = {name: f"{host or one.host}/{one.path.removesuffix('/family')}" for name, one in at.items()}
         return {**self.site.team.environment, **told, "DOCKER_CONFIG": str(folder)}
 
     def twins(self, count: int) -> list[Digest]:
@@ -101,6 +103,20 @@ def test_between_two_projects_and_again_there_is_nothing_to_do(site: Site, stack
     assert (again.code, "nothing to do" in again.stderr) == (0, True)
     (line,) = place.call("history", "core", "--json").data
     assert (line["notes"], [one["state"] for one in line["releases"]]) == ([], ["current"])
+
+
+def test_again_takes_four_requests_and_those_of_the_login(site: Site, stack: Stack) -> None:
+    place = site.place(stack)
+    (digest,) = place.twins(1)
+    family = site.team.releases.family
+    tag = next(step["tag"] for step in family.call("plan", "--json").data if step["image"] == "core")
+    place.client.create_tag(place.candidates, tag, place.client.manifest(place.candidates.at(digest)))
+    assert place.call("promote", "core").code == 0
+    with faulty(site.harbor.host) as proxy:
+        environment = place.environment(host=proxy.host)
+        assert family.call("promote", "core", **environment).code == 0
+        asked = [one.path for one in proxy.log if one.status != 401]
+    assert len([path for path in asked if path != "/v2/" and not path.startswith("/service/token")]) <= 4
 
 
 def test_a_rule_that_freezes_the_floating_tag_too_is_exit_8(site: Site, stack: Stack) -> None:

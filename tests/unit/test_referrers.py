@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.credentials import Credential
 from pipeline.errors import NotThere, RegistryRefused, TagConflict, Temporary, TooLarge, ToolFailed
 from pipeline.oci import OCI_INDEX, OCI_MANIFEST, Descriptor, Digest, Manifest, Pinned
 from pipeline.registry import Registry, attaching, index_text, referrers, session
@@ -70,6 +71,56 @@ def test_what_is_attached_is_listed_with_its_type_and_notes(either: FakeRegistry
     assert manifest.subject == image.digest
     assert client.blob(image.repository, manifest.layers[0]) == b"evidence"
     assert client.blob(image.repository, manifest.config) == b"{}"
+
+
+def test_what_refers_to_an_image_goes_with_it_byte_for_byte_and_twice_is_once(either: FakeRegistry, client: Registry) -> None:
+    image = either.put_image(either.repository())
+    before = [client.attach(image, BUNDLE, text, BUNDLE, NOTES) for text in (b"one", b"two", b"three")]
+    bodies = [client.raw_manifest(image.repository.at(one.digest))[0] for one in before]
+    there = either.put_image(either.repository("releases/x"))
+    assert there.digest == image.digest
+    theirs = client.attach(there, BUNDLE, b"theirs", BUNDLE, NOTES)
+    for _ in range(2):
+        client.adopt(there, bodies)
+        assert {one.digest for one in client.referrers(there)} == {theirs.digest, *(one.digest for one in before)}
+    assert {one.artifact_type for one in client.referrers(there)} == {BUNDLE}
+    assert all(dict(one.annotations) == NOTES for one in client.referrers(there))
+    assert [client.raw_manifest(there.repository.at(one.digest))[0] for one in before] == bodies
+
+
+def test_several_adopted_entries_are_one_write_of_the_list(server: FakeRegistry, client: Registry) -> None:
+    image = server.put_image(server.repository())
+    before = [client.attach(image, BUNDLE, text, BUNDLE, NOTES) for text in (b"one", b"two", b"three")]
+    bodies = [client.raw_manifest(image.repository.at(one.digest))[0] for one in before]
+    there = server.put_image(server.repository("releases/x"))
+    client.adopt(there, bodies)
+    assert len(server.asked("PUT", "releases/x/manifests/sha256-")) == 1
+
+
+def test_a_glance_takes_one_request_where_the_list_is_a_tag(server: FakeRegistry, client: Registry) -> None:
+    image = server.put_image(server.repository())
+    client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
+    server.requests.clear()
+    (found,) = client.glance(image)
+    assert (found.annotations, len(server.requests)) == (NOTES, 1)
+    assert client.glance(server.repository().at(Digest.of(b"other"))) == ()
+
+
+def test_a_glance_asks_a_guarded_registry_for_its_own_list_first(server: FakeRegistry, tmp_path: Path) -> None:
+    server.lists_referrers, server.users["ci"] = True, "secret"
+    client = Registry(credentials=Login(), locks=tmp_path / "locks")
+    image = server.put_image(server.repository())
+    client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
+    server.requests.clear()
+    assert len(client.glance(image)) == 1
+    assert [path for _, path, _ in server.requests] == [list_of(image)]
+
+
+class Login:
+    """One login, everywhere."""
+
+    def of(self, host: str) -> Credential:
+        return Credential.of(b"ci", b"secret")
 
 
 def test_the_manifest_is_the_one_that_cosign_writes(server: FakeRegistry, client: Registry) -> None:
