@@ -33,6 +33,8 @@ KEPT = 86400
 """Seconds that a Job and its log are kept after its end."""
 QUEUE = "kueue.x-k8s.io/queue-name"
 GPU = "nvidia.com/gpu"
+AGAIN = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+"""A pod that its node or a more important one pushed out says nothing of the image: another is started."""
 Manifest = Mapping[str, Any]
 
 
@@ -138,6 +140,7 @@ def _job(job: Job, spec: Spec, home: str, pytest: str) -> Manifest:
         "spec": {
             **({"suspend": True} if job.queue else {}),
             "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [AGAIN]},
             "activeDeadlineSeconds": int(job.ticket.seconds) + WAITING,
             "ttlSecondsAfterFinished": KEPT,
             "template": {"metadata": {"labels": {**_ours(), **_labels(job)}}, "spec": _pod(job, spec, home, pytest)},

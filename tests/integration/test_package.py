@@ -1,13 +1,17 @@
 """The wheel holds all that the pipeline needs, and runs away from its checkout."""
 
 import os
+import re
 import subprocess
 import sys
 import venv
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from pipeline.sessions import VERBS
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,6 +54,10 @@ def test_the_installed_command_runs_in_a_clean_environment(wheel: Path, tmp_path
     written = subprocess.run([pipeline, "init", "new"], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert "nox -s update build test" in written.stderr
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"images", "policies", "noxfile.py", ".gitignore"}
+    subprocess.run([*pip, f"nox=={metadata.version('nox')}"], check=True)
+    nox = [str(python), "-m", "nox", "--list"]
+    listed = subprocess.run(nox, cwd=tmp_path / "new", env=environment, check=True, capture_output=True, text=True)
+    assert set(re.findall(r"^[-*] (\S+) ->", listed.stdout, re.MULTILINE)) == set(VERBS)
     planned = subprocess.run([pipeline, "plan"], cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
     assert planned.returncode == 2, planned.stderr
     assert "--root" in planned.stderr

@@ -92,6 +92,7 @@ def test_gpus_queue_and_deadline_are_those_that_were_asked_for() -> None:
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "gpus"
     assert made["spec"]["suspend"] is True
     assert made["spec"]["backoffLimit"] == 0
+    assert [rule["action"] for rule in made["spec"]["podFailurePolicy"]["rules"]] == ["Ignore"]
     assert made["spec"]["activeDeadlineSeconds"] > 1200
     run, prepare = made["spec"]["template"]["spec"]["containers"][0], made["spec"]["template"]["spec"]["initContainers"][0]
     assert run["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
