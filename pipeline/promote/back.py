@@ -114,9 +114,7 @@ def rollback(prepared: Rollback, desk: Desk) -> None:
     """Sign the verdict, then move the floating tag; raises `TagConflict` when another moves it at the same time."""
     decision, standing = prepared.decision, prepared.standing
     if not isinstance(decision, Allowed):
-        raise PromotionRefused(
-            f"`{prepared.release}` may not be gone back to: the policy refuses it, see above", hint="integrity is never waived"
-        )
+        raise TypeError("only what is allowed is gone back to")
     if prepared.done:
         return
     desk.may_sign()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline import context
-from pipeline.call import Call, policy_of, print_json, ready_for
+from pipeline.call import Call, policy_of, print_json
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.verbs.releases import desk_of, images_of
@@ -29,13 +29,19 @@ def rollback_verb(call: Call) -> int:
     prepared = promote.prepare_rollback(image, arguments.to, reason, desk, _judge(call, catalog, loaded, desk))
     call.console.show(report.decision_table(prepared.decision, prepared.evidence))
     call.console.show(report.rollback_table(prepared))
-    if not arguments.dry_run:
+    writes = not arguments.dry_run and not prepared.done and not isinstance(prepared.decision, Refused)
+    if writes:
         promote.rollback(prepared, desk)
     if arguments.json:
-        print_json(report.rollback_json(prepared, written=not arguments.dry_run and not prepared.done))
-    if not arguments.dry_run and prepared.undo:
+        print_json(report.rollback_json(prepared, written=writes))
+    if isinstance(prepared.decision, Refused):
+        raise PromotionRefused(
+            f"`{prepared.release}` may not be gone back to: the policy refuses it, see above; nothing was written",
+            hint="integrity is never waived: go back to another release, or mend what is told above",
+        )
+    if prepared.undo and not arguments.dry_run:
         call.console.say(f"this undoes it: {prepared.undo}")
-    return PromotionRefused.exit_code if isinstance(prepared.decision, Refused) else 0
+    return 0
 
 
 def withdraw_verb(call: Call) -> int:
@@ -67,7 +73,6 @@ def history_verb(call: Call) -> int:
 
 def _opened(call: Call) -> "tuple[Catalog, Loaded, Desk]":
     catalog = context.load(call.settings)
-    ready_for(call, catalog, "registry")
     loaded = policy_of(call, catalog, loopback=catalog.release_repository.loopback)
     return catalog, loaded, desk_of(call, catalog, loaded)
 

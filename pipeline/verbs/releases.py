@@ -1,6 +1,6 @@
 """`promote`, `rollback`, `withdraw`, `history`: the release manager's verbs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pipeline.harbor import Harbor
     from pipeline.policies import Loaded
     from pipeline.policy import Allowed, Refused
-    from pipeline.promote import Desk, Judge, Prepared, Subject
+    from pipeline.promote import Desk, Judge, Prepared, Settled, Subject
     from pipeline.promotion import Promotion
 
 WHO = ("GITHUB_ACTOR", "GITLAB_USER_LOGIN", "USER", "LOGNAME")
@@ -52,13 +52,24 @@ def promote_verb(call: Call) -> int:
     written = _released(call, prepared, desk) if prepared else ()
     if arguments.json:
         print_json(report.promotions_json(settled, prepared, written))
+    elif written and prepared:
+        print(*_announced(settled, prepared), sep="\n")
     if prepared and prepared.refusal:
         raise prepared.refusal
     return 0
 
 
+def _announced(settled: "Sequence[Settled]", prepared: "Prepared") -> Iterator[str]:
+    """A line to paste for each image of the set, also for those that an earlier run had released."""
+    from pipeline import report
+
+    yield from map(report.announcement, settled)
+    if isinstance(prepared.plan, promotion.Plan):
+        yield from map(report.announcement, prepared.plan.promotions)
+
+
 def _released(call: Call, prepared: "Prepared", desk: "Desk") -> "Sequence[Promotion]":
-    """Show what was decided and planned; write it unless it is refused, or only to be shown; then announce it."""
+    """Show what was decided and planned; write it unless it is refused, or only to be shown."""
     from pipeline import promote, report
 
     for case in prepared.cases:
@@ -70,8 +81,6 @@ def _released(call: Call, prepared: "Prepared", desk: "Desk") -> "Sequence[Promo
         return ()
     written = promote.apply(prepared, desk, promote.Told(reason=call.arguments.reason or ""))
     for one in written:
-        if not call.arguments.json:
-            print(report.announcement(one))
         summarise(call, f"released: `{report.announcement(one)}`")
     return written
 
