@@ -41,6 +41,7 @@ def parser() -> argparse.ArgumentParser:
     explain.add_argument("image", metavar="IMAGE")
     explain.add_argument("--compatibility", action="store_true", help="say instead which drivers and GPUs it runs on")
     build = _verb(verbs, "build", "build what has no candidate yet, parents first", images=True)
+    build.add_argument("--expect", metavar="DIGEST", help="exit 6 unless the image named gets this digest")
     build.add_argument("--twice", action="store_true", help="build without cache a second time and compare the digests")
     for command in (plan, build):
         command.add_argument("--rebuild", action="store_true", help="build although a candidate exists")
@@ -71,9 +72,13 @@ def parser() -> argparse.ArgumentParser:
     )
     scan = _verb(verbs, "scan", "list what is in candidates, and what is known to be wrong with it")
     scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
+    scan.add_argument(
+        "--attached-sbom", action="store_true", help="look only through the lists that are attached to the references"
+    )
     scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
     scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
     sign = _verb(verbs, "sign", "sign what is known of candidates, and attach it to them", images=True)
+    sign.epilog = "Of references, `REPOSITORY@sha256:…`, only a newer look-up of their vulnerabilities is signed."
     sign.add_argument("--role", choices=("ci", "gpu"), action="append", help="sign only in this role (may be given twice)")
     sign.add_argument("--allow-none", action="store_true", help="images without statements are left, for `verify` to refuse")
     sign.add_argument("--run", metavar="ID", help="refuse statements of any other run")
@@ -82,6 +87,7 @@ def parser() -> argparse.ArgumentParser:
     verify.add_argument(
         "--policy", type=Path, metavar="FILE", help=f"by default policies/local.yaml or release.yaml ({names.ENV_POLICY})"
     )
+    verify.add_argument("--issues", type=Path, metavar="DIR", help="write what is wrong by now with each, and exit 0")
     verify.add_argument(
         "--keys", type=Path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
     )
@@ -110,6 +116,8 @@ def parser() -> argparse.ArgumentParser:
     summary.add_argument(
         "folder", type=Path, metavar="DIR", help="what `plan --matrix`, `build --json` and `scan --json` printed there"
     )
+    released = _verb(verbs, "released", "list what the floating tags name, and the commits that it was built from", images=True)
+    released.add_argument("--of-the-day", action="store_true", help="one of them, another one every day")
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")

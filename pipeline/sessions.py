@@ -34,6 +34,7 @@ VERBS: Mapping[str, str] = {
     "withdraw": "Mark a release as bad for good: `-- TAG --reason TEXT`.",
     "history": "List the releases of an image: `-- IMAGE`.",
     "summary": "Say what a change changes against the last release: `-- DIR`.",
+    "released": "List what the floating tags name: `-- [IMAGE…]`.",
     "run": "Start an image as its users do: `-- IMAGE [COMMAND…]`.",
     "update": "Solve the locks again and say what moved: `-- [IMAGE…]`.",
 }

@@ -38,6 +38,8 @@ class Subject:
     image: str
     pinned: Pinned
     expected: Expected
+    rescanned: bool = False
+    """Whether it is no candidate of this checkout, and only a newer look-up of its vulnerabilities is signed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +96,7 @@ def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
         raise _refusal(subject, [])
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)
-    if "ci" in desk.roles:
+    if "ci" in desk.roles and not subject.rescanned:
         yield _attached(subject, "signature", attest.signature(subject.pinned), None, there, desk)
 
 
@@ -159,6 +161,8 @@ def _general(kind: str, record: Statable, image: _Image, desk: Desk) -> Iterator
         yield f"is a statement `{_kind(record)}`"
     if record.finished > desk.now() + AHEAD:
         yield f"is dated {record.finished.isoformat()}, which is ahead of this machine's clock"
+    if image.subject.rescanned and not isinstance(record, Scanned):
+        yield "is more than a newer look-up of its vulnerabilities, which alone is signed of a reference"
     if isinstance(record, Bom):
         return
     if record.image != image.subject.image or image.config.labels.get(names.LABEL_IMAGE) != record.image:

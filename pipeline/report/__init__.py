@@ -11,7 +11,7 @@ from pipeline.report.data import (
     moved_json,
     plan_json,
 )
-from pipeline.report.decisions import decision_markdown, decision_table, decisions_json
+from pipeline.report.decisions import decision_markdown, decision_table, decisions_json, issue_markdown
 from pipeline.report.evidence import evidence_json, evidence_table, signings_json, signings_table
 from pipeline.report.history import (
     history_json,
@@ -53,6 +53,7 @@ __all__ = [
     "findings_table",
     "history_json",
     "history_table",
+    "issue_markdown",
     "lanes_json",
     "lanes_junit",
     "lanes_markdown",

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from pipeline.evidence import Evidence
     from pipeline.policy import Allowed, Judged, Reason, Refused
 
+AGEING = ("scan", "vulnerabilities", "end-of-life")
+"""Rules that an image breaks by the passing of time alone."""
+IN_GRACE = "in their grace"
 REASONS = 3
 """Reasons of one rule that a table shows; all of them stand below it."""
 
@@ -61,6 +64,19 @@ def decision_markdown(decision: "Allowed | Refused", evidence: "Evidence") -> st
         indent = "  - " if line.startswith(" ") else "- "
         lines.append(f"{indent}{_inert(line.strip())}" if line else "")
     return "\n".join(lines).rstrip() + "\n"
+
+
+def issue_markdown(decision: "Allowed | Refused", below: Sequence[str]) -> str:
+    """What is wrong by now with an image that was fit once, and what will be, for an issue; empty where nothing is."""
+    wrong = [reason for reason in _reasons(decision) if reason.rule in AGEING]
+    coming = [note for note in decision.notes if note.startswith(tuple(f"{rule}:" for rule in AGEING)) and IN_GRACE in note]
+    if not wrong and not coming:
+        return ""
+    lines = [f"`{decision.subject}`, judged {decision.at:%Y-%m-%d %H:%M} UTC by the policy `{decision.policy}`.", ""]
+    lines += [f"- {reason.rule}: {_inert(reason.message)}\n  - {_inert(reason.solution)}" for reason in wrong]
+    lines += [f"- {_inert(note)}" for note in coming]
+    lines += ["", f"Released images that stand on it: {', '.join(below) if below else 'none'}."]
+    return "\n".join(lines) + "\n"
 
 
 def _heading(decision: "Allowed | Refused") -> str:

@@ -7,6 +7,7 @@ from pipeline.verbs.authors import explain_verb, init_verb, lint_verb, new_verb,
 from pipeline.verbs.back import history_verb, rollback_verb, withdraw_verb
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
+from pipeline.verbs.released import released_verb
 from pipeline.verbs.releases import promote_verb
 from pipeline.verbs.scans import scan_verb
 from pipeline.verbs.summary import summary_verb
@@ -32,6 +33,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "withdraw": withdraw_verb,
     "history": history_verb,
     "summary": summary_verb,
+    "released": released_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -4,7 +4,7 @@ import shlex
 from pathlib import Path
 
 from pipeline import context, plan
-from pipeline.call import Call, print_json, ready_for, survey_of
+from pipeline.call import Call, hand_on, print_json, ready_for, survey_of
 from pipeline.errors import InputError
 from pipeline.verbs.work import show_work
 
@@ -111,6 +111,7 @@ def update_verb(call: Call) -> int:
         story=call.console,
     )
     moved = update(call.images, desk)
+    hand_on(call, {"moved": " ".join(dict.fromkeys(one.image for one in moved))})
     if call.arguments.json:
         print_json(report.moved_json(moved))
     else:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pipeline import context, plan
 from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
-from pipeline.errors import InputError, NothingSelected, worst
+from pipeline.errors import CheckFailed, InputError, NothingSelected, worst
 from pipeline.survey import Survey, survey
 from pipeline.verbs.pods import collect_verb, render
 from pipeline.verbs.tries import put_off, refuse_suspected
@@ -44,11 +44,18 @@ def build_verb(call: Call) -> int:
         now=call.now,
         run_id=call.run_id,
     )
-    twice = call.arguments.twice
+    twice, expect = call.arguments.twice, call.arguments.expect
+    if expect and len(call.images) != 1:
+        raise InputError("`--expect` is about one image", hint="name that image alone")
     with call.console.fold("building"):
         results = build.build(lambda: _vouched(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
     hand_out(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
+    for result in results:
+        if expect and result.image == call.images[0] and result.pinned and str(result.pinned.digest) != expect:
+            raise CheckFailed(
+                f"`{result.image}` is {result.pinned.digest}, and was to be {expect}", hint=f"`nox -s explain -- {result.image}`"
+            )
     return worst([result.exit_code for result in results])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pipeline import context, names, plan
-from pipeline.call import Call, print_json, ready_for, summarise
+from pipeline.call import Call, policy_of, print_json, ready_for, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected
 from pipeline.locks import parse_requirements
@@ -39,7 +39,7 @@ def scan_verb(call: Call) -> int:
         unassessed=catalog.unassessed,
     )
     with call.console.fold("scanning"):
-        results = _results(call, _subjects(call, catalog, registry), bench)
+        results = _results(call, catalog, _subjects(call, catalog, registry), bench)
     if call.arguments.json:
         print_json(report.scans_json(results))
     call.console.show(report.scans_table(results))
@@ -47,10 +47,12 @@ def scan_verb(call: Call) -> int:
     return scan.exit_code(results, require_database=call.arguments.require_database)
 
 
-def _results(call: Call, subjects: "Sequence[Subject]", bench: "Bench") -> "Sequence[Result]":
+def _results(call: Call, catalog: Catalog, subjects: "Sequence[Subject]", bench: "Bench") -> "Sequence[Result]":
     from pipeline import scan
 
     file = call.arguments.from_sbom
+    if call.arguments.attached_sbom:
+        return [scan.rescan(subject, _attached(call, subject.pinned, catalog), bench) for subject in subjects]
     if file is None:
         return scan.scan(subjects, bench)
     if len(subjects) != 1:
@@ -58,6 +60,17 @@ def _results(call: Call, subjects: "Sequence[Subject]", bench: "Bench") -> "Sequ
             f"`--from-sbom` is about one image, not about {len(subjects)}", hint="name the image whose packages the file lists"
         )
     return [scan.rescan(subjects[0], _bom(file, subjects[0].pinned), bench)]
+
+
+def _attached(call: Call, pinned: Pinned, catalog: Catalog) -> Any:
+    """The list of packages that an accepted key says to be that of the image."""
+    from pipeline.gather import gather
+    from pipeline.statements import Bom
+
+    bom = gather(pinned, policy_of(call, catalog).keys, call.registry, now=call.now()).one(Bom)
+    if bom is None:
+        raise InputError(f"no list of packages that counts is attached to `{pinned}`", hint="scan the image itself, then sign")
+    return bom
 
 
 def _bom(file: Path, pinned: Pinned) -> Any:

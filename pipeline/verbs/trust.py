@@ -1,6 +1,6 @@
 """`sign` and `verify`: what is known of an image becomes signed statements, and they a verdict."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipeline import context, names, plan, releases, surroundings
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.evidence import Evidence, Role
     from pipeline.policies import Loaded
     from pipeline.policy import Allowed, Expected, Refused
+    from pipeline.sign import Subject
 
 
 def sign_verb(call: Call) -> int:
@@ -25,7 +26,9 @@ def sign_verb(call: Call) -> int:
     from pipeline import sign as stage
 
     catalog = context.load(call.settings)
-    plan.selected(catalog, call.images)
+    references = [text for text in call.images if "@" in text]
+    named = [text for text in call.images if text not in references]
+    plan.selected(catalog, named)
     cosign, loopback = cosign_of(call, catalog), catalog.candidate_repository.loopback
 
     def key(role: "Role") -> "PrivateKey":
@@ -45,21 +48,34 @@ def sign_verb(call: Call) -> int:
         run=call.arguments.run,
         absent=call.arguments.allow_none,
     )
-    found = survey(call.settings, catalog, call.registry, call.images, story=call.console)
-    steps = existing(found, call.images or list(catalog.images))
-    subjects = [
-        stage.Subject(
-            image=step.image,
-            pinned=_pinned(catalog, step),
-            expected=expected_of(call, catalog, step.image, found.hashes),
-        )
-        for step in steps
-    ]
+    chosen = named or ([] if references else list(catalog.images))
+    subjects = [*_candidates(call, catalog, chosen), *(_rescanned(call, catalog, text) for text in references)]
     signings = stage.sign(subjects, desk)
     if call.arguments.json:
         print_json(report.signings_json(signings))
     call.console.show(report.signings_table(signings))
     return 0
+
+
+def _candidates(call: Call, catalog: Catalog, chosen: Sequence[str]) -> "Iterator[Subject]":
+    from pipeline.sign import Subject
+
+    if chosen:
+        found = survey(call.settings, catalog, call.registry, chosen, story=call.console)
+        for step in existing(found, chosen):
+            expected = expected_of(call, catalog, step.image, found.hashes)
+            yield Subject(image=step.image, pinned=_pinned(catalog, step), expected=expected)
+
+
+def _rescanned(call: Call, catalog: Catalog, text: str) -> "Subject":
+    """A candidate of any checkout, of which a newer look-up is signed and nothing else."""
+    from pipeline.sign import Subject
+
+    image, pinned = _named(call, catalog, text)
+    if pinned.repository != catalog.candidate_repository:
+        raise InputError(f"`{pinned}` is no candidate", hint=f"name it in `{catalog.candidate_repository}`")
+    hashes = context.hashes(call.settings, catalog, [image])
+    return Subject(image=image, pinned=pinned, expected=expected_of(call, catalog, image, hashes), rescanned=True)
 
 
 def verify_verb(call: Call) -> int:
@@ -79,8 +95,21 @@ def verify_verb(call: Call) -> int:
     for decision, evidence in decisions:
         call.console.show(report.decision_table(decision, evidence))
         summarise(call, report.decision_markdown(decision, evidence))
+    if call.arguments.issues:
+        _write_issues(call, catalog, [decision for decision, _ in decisions])
+        return 0
     refused = [decision for decision, _ in decisions if not _allowed(decision)]
     return PromotionRefused.exit_code if refused else 0
+
+
+def _write_issues(call: Call, catalog: Catalog, decisions: "Sequence[Allowed | Refused]") -> None:
+    """A file for each image with which something is wrong by now, or will be: what an issue says, and who is affected."""
+    from pipeline import records, report
+
+    for decision in decisions:
+        below = [name for name in plan.descendants(catalog, decision.image) if catalog.images[name].release]
+        if text := report.issue_markdown(decision, below):
+            records.write_text(call.arguments.issues / f"{decision.image}.md", text)
 
 
 def _verify_alone(call: Call) -> int:

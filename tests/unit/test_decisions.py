@@ -3,6 +3,7 @@
 import io
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 from rich.console import Console
 
@@ -91,3 +92,17 @@ def test_decisions_as_data() -> None:
         "solution": "`nox -s sign -- nlp`",
         "finding": "",
     }
+
+
+def test_an_issue_says_what_time_alone_has_made_wrong_when_it_will_be_and_who_stands_on_it() -> None:
+    late = cases.weakness(id="CVE-2026-1", severity="CRITICAL", published=NOW - timedelta(days=400))
+    soon = cases.weakness(id="CVE-2026-2", severity="CRITICAL", published=NOW - timedelta(hours=1))
+    text = report.issue_markdown(decide(strict(), instead(cases.scanned(vulnerabilities=[late, soon]))), ["lab"])
+    assert "- vulnerabilities: CVE-2026-1" in text
+    assert "`nox -s update -- nlp`" in text
+    assert "- vulnerabilities: 1 with a fix, in their grace: CVE-2026-2 (CRITICAL)" in text
+    assert "Released images that stand on it: lab." in text
+
+
+def test_there_is_no_issue_about_what_time_has_not_changed() -> None:
+    assert report.issue_markdown(decide(strict(), cases.case(without_gpu_lane())), []) == ""
