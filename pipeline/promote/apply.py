@@ -37,6 +37,7 @@ def apply(prepared: Prepared, desk: Desk, told: Told) -> tuple[Promotion, ...]:
     todo = [one for one in zip(prepared.cases, prepared.plan.promotions, strict=True) if not one[1].done]
     if todo:
         desk.may_sign()
+        desk.may_write()
     manifests = carried([case for case, _ in todo], desk)
     for case, promotion in todo:
         _release(case, promotion, manifests[promotion.image], desk, told)

@@ -118,6 +118,7 @@ def rollback(prepared: Rollback, desk: Desk) -> None:
     if prepared.done:
         return
     desk.may_sign()
+    desk.may_write()
     manifest = Manifest.parse(desk.registry.raw_manifest(prepared.target)[0])
     if not prepared.decided:
         say(desk, standing, prepared.release, "rollback", prepared.reason, judged=decision, hold=prepared.holds)
@@ -140,6 +141,7 @@ def withdraw(text: str, reason: str, desk: Desk, *, dry: bool) -> Withdrawal:
     new = standing.withdrawn(release) is None
     if new and not dry:
         desk.may_sign()
+        desk.may_write()
         say(desk, standing, release, "withdraw", reason)
     others = [one for one in standing.tags if one != release and standing.proof(one) and not standing.withdrawn(one)]
     return Withdrawal(

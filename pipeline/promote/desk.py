@@ -6,12 +6,15 @@ from datetime import datetime
 
 from pipeline import attest, names
 from pipeline.cosign import Cosign, PrivateKey
-from pipeline.errors import PromotionRefused, TagConflict
+from pipeline.errors import PromotionRefused, RegistryRefused, TagConflict, Temporary
 from pipeline.gather import Keys
 from pipeline.harbor import Harbor
 from pipeline.oci import Manifest, Pinned, Repository
 from pipeline.registry import Registry
 from pipeline.story import Story
+
+RIGHTS = frozenset({"artifact:read", "repository:pull", "repository:push", "tag:create"})
+"""What a promotion needs of a Harbor."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +46,20 @@ class Desk:
                 f"the key in {names.ENV_KEY['release']} may not sign as `release` under the policy: it is not listed there, "
                 "revoked or retired",
                 hint="sign with a key that the policy lists, or list this one under `keys:`",
+            )
+
+    def may_write(self) -> None:
+        """Raises before the first write where a Harbor would refuse a later one: `RegistryRefused` with the right that lacks."""
+        harbor = self.harbor()
+        if harbor is None:
+            return
+        if harbor.read_only():
+            raise Temporary(f"`{harbor.host}` is read-only for now; nothing was written", hint="run the same command later")
+        if missing := RIGHTS - harbor.rights(self.repository):
+            listed = ", ".join(f"`{right}`" for right in sorted(missing))
+            raise RegistryRefused(
+                f"`{harbor.user}` lacks {listed} in `{self.repository}`; nothing was written",
+                hint="`nox -s doctor` prints the permissions that a robot needs, for an administrator to give",
             )
 
 

@@ -137,7 +137,10 @@ def test_a_wrong_password_and_a_right_that_lacks_are_exit_9_and_write_nothing(si
     reader = site.harbor.robot(f"r{secrets.token_hex(4)}", **dict.fromkeys(projects, READER))
     refused = place.call(*words, **place.environment(reader.name, reader.secret))
     assert (refused.code, reader.secret in refused.stderr) == (9, False)
-    assert place.tags() == {}
+    pusher = site.harbor.robot(f"r{secrets.token_hex(4)}", **dict.fromkeys(projects, f"{READER} repository:push"))
+    half = place.call(*words, **place.environment(pusher.name, pusher.secret))
+    assert (half.code, "lacks `tag:create` in" in half.stderr) == (9, True)
+    assert place.client.tags(place.releases) == ()
     promoter = site.harbor.robot(f"r{secrets.token_hex(4)}", **dict(zip(projects, (READER, PROMOTER), strict=True)))
     assert place.call(*words, **place.environment(promoter.name, promoter.secret)).code == 0
 
