@@ -1,9 +1,10 @@
 """A new image's folder, that builds as it is: all of it, or nothing."""
 
 import os
+import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from pipeline import catalog_text, context, locks, plan
@@ -45,16 +46,23 @@ def _texts(template: Path, name: str, parent: Image, variant: str) -> Mapping[st
     found = context.texts(template) if template.is_dir() else PLAIN
     texts = {path: text.replace("@NAME@", name).replace("@PARENT@", parent.name) for path, text in found.items()}
     texts |= {path.removesuffix(".in") + ".lock": _empty_lock(text) for path, text in texts.items() if path.endswith(".in")}
-    return {"image.yaml": _image_yaml(name, parent, variant)} | texts
+    return {"image.yaml": _image_yaml(name, parent, variant, _checks(texts))} | texts
+
+
+def _checks(paths: Iterable[str]) -> list[str]:
+    """The names of the checks among these files."""
+    found = (re.fullmatch(r"checks/(?:test|service)_([a-z0-9_]+)\.py", path) for path in paths)
+    return sorted(each[1].replace("_", "-") for each in found if each)
 
 
 def _empty_lock(source: str) -> str:
     return locks.format_requirements(locks.RequirementsLock(locks.source_digest(source.encode()), {}))
 
 
-def _image_yaml(name: str, parent: Image, variant: str) -> str:
+def _image_yaml(name: str, parent: Image, variant: str, checks: Sequence[str]) -> str:
     uses = f"uses: [{', '.join(parent.uses)}]\n" if parent.uses else ""
-    return f"description: {name} on {parent.name}\nparent: {parent.name}\n{uses}variant: {variant}\nchecks:\n  cpu: [imports]\n"
+    listed = f"checks:\n  cpu: [{', '.join(checks)}]\n" if checks else ""
+    return f"description: {name} on {parent.name}\nparent: {parent.name}\n{uses}variant: {variant}\n{listed}"
 
 
 def _folder(texts: Mapping[str, str]) -> Folder:

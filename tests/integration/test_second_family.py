@@ -128,6 +128,6 @@ def test_a_newcomer_is_at_a_release_in_under_ten_commands(newcomer: Project) -> 
     assert len(commands) < 10
     told = newcomer.call("sh", str(NEWCOMER))
     assert told.code == 0, told.stdout
-    assert newcomer.tags() == ["v0.1", "v0.1.0"]
-    assert "v0.1.0" in told.stderr
+    assert newcomer.tags() == ["v0.1", "v0.1-web", "v0.1.0", "v0.1.0-web"]
+    assert "v0.1.0-web" in told.stderr
     assert newcomer.family.left() == []

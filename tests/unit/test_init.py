@@ -16,6 +16,8 @@ NOW = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)
 OWN = Path(__file__).parents[2]
 FILES = [
     ".gitignore",
+    "images/.template/Dockerfile",
+    "images/.template/checks/service_starts.py",
     "images/catalog.yaml",
     "images/os/checks/service_starts.py",
     "images/os/image.yaml",

@@ -39,10 +39,19 @@ def test_a_family_says_how_its_images_begin(settings: Settings) -> None:
     template.mkdir()
     (template / "Dockerfile").write_text("# @NAME@ on @PARENT@\nFROM base\n")
     (template / "checks").mkdir()
-    (template / "checks" / "service_imports.py").write_text("")
+    for name in ("service_it_serves.py", "test_imports.py", "shared.py"):
+        (template / "checks" / name).write_text("")
     home = new(settings, "lab", "image-1", variant="text")
     assert (home / "Dockerfile").read_text() == "# lab on image-1\nFROM base\n"
-    assert context.load(settings).images["lab"].variant == "text"
+    image = context.load(settings).images["lab"]
+    assert (image.variant, image.checks.cpu) == ("text", ("imports", "it-serves"))
+
+
+def test_a_template_without_checks_makes_an_image_without(settings: Settings) -> None:
+    (settings.images / TEMPLATE).mkdir()
+    (settings.images / TEMPLATE / "Dockerfile").write_text("FROM base\n")
+    new(settings, "lab", "image-1")
+    assert context.load(settings).images["lab"].checks.cpu == ()
 
 
 def test_this_familys_template_makes_an_image_of_links_only(settings: Settings) -> None:
