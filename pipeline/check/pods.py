@@ -156,7 +156,7 @@ def _pod(job: Job, spec: Spec, home: str, pytest: str) -> Manifest:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "shareProcessNamespace": True,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}, **_not_root(job.config.user)},
         "initContainers": [_container("prepare", job, spec, filling)],
         "containers": [_container("run", job, spec, places)],
         "volumes": [
@@ -191,6 +191,12 @@ def _container(name: str, job: Job, spec: Spec, places: Mapping[str, str]) -> Ma
             for volume, path in places.items()
         ],
     }
+
+
+def _not_root(user: str) -> dict[str, bool]:
+    """That no root starts, where the image's own user is a number, which is all that a cluster can tell."""
+    number = user.partition(":")[0]
+    return {"runAsNonRoot": True} if number.isdecimal() and int(number) else {}
 
 
 def _ours() -> dict[str, str]:

@@ -12,12 +12,14 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import time
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -69,15 +71,18 @@ def run() -> None:
 
 
 def checks(argv: Sequence[str], seconds: float, given: Sequence[Mapping[str, Any]]) -> tuple[int, bool]:
-    """The exit status of the checks, as a shell tells it, and whether their time was over."""
+    """The exit status of the checks, as a shell tells it, and whether their time was over; what they left running is killed."""
     environment = {**os.environ, "PIPELINE_GPUS": json.dumps(given)}
     process = subprocess.Popen([sys.executable, *argv], env=environment, start_new_session=True)
+    code, timed_out = 0, False
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        process.kill()
-        return process.wait(), True
-    return (128 - code if code < 0 else code), False
+        timed_out = True
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    code = process.wait() if timed_out else code
+    return (128 - code if code < 0 else code), timed_out
 
 
 def show(text: str, nonce: str) -> None:

@@ -47,7 +47,7 @@ def collect_verb(call: Call) -> int:
     plan.selected(catalog, ())
     tested, subjects = [], []
     for source in call.arguments.collect:
-        log = sys.stdin.read() if str(source) == "-" else _log(source)
+        log = _log(source)
         ticket = _kept(call, check.nonce(log))
         suite = check.read(catalog, plan.require(catalog, ticket.image).name, ticket.lane, call.settings.images)
         one = check.collect(log, ticket, suite, failures, now=call.now())
@@ -128,6 +128,8 @@ def _kept(call: Call, nonce: str) -> "Ticket":
 
 
 def _log(source: Path) -> str:
+    if str(source) == "-":
+        return sys.stdin.buffer.read().decode(errors="replace")
     try:
         return source.read_text(encoding="utf-8", errors="replace")
     except OSError as error:

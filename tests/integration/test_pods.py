@@ -147,3 +147,5 @@ def test_a_log_that_nobody_asked_for_is_refused(family: Family, tmp_path: Path) 
     told = collected(family, f"-----PIPELINE JOB {'7' * 32}-----\n", tmp_path)
     assert told.code == 2
     assert "nothing is known here of the job" in told.stderr
+    empty = family.call("test", "--collect", "-")
+    assert (empty.code, "of no jobs" in empty.stderr) == (2, True)

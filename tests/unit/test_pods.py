@@ -1,6 +1,7 @@
 """Lanes as Jobs: what a pod may not have, and that its log is judged like a lane that ran here."""
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 import io
@@ -80,6 +81,7 @@ def test_a_pod_has_the_image_by_digest_and_nothing_to_write_with() -> None:
     for container in pod["containers"] + pod["initContainers"]:
         assert container["securityContext"]["readOnlyRootFilesystem"] is True
         assert not [entry for entry in container["env"] if "KEY" in entry["name"] or "PASSWORD" in entry["name"]]
+    assert pod["securityContext"]["runAsNonRoot"] is True
     mounted = {mount["mountPath"] for mount in pod["containers"][0]["volumeMounts"]}
     assert mounted == {"/pipeline-in", "/pipeline", "/tmp", "/dev/shm", "/home/user"}
     (policy,) = of_kind(manifests([job()]), "NetworkPolicy")
@@ -276,3 +278,21 @@ def test_a_driver_that_does_not_know_a_field_is_asked_without_it(monkeypatch: py
 
 def test_pytest_fits_a_config_map() -> None:
     assert len(gzip.compress(library(), 1)) < rendered.CONFIG_MAP_LIMIT
+
+
+def test_a_user_with_a_name_or_root_is_left_to_the_image() -> None:
+    for user in ("", "0:0", "root", "user"):
+        (made,) = of_kind(manifests([job(config=dataclasses.replace(job().config, user=user))]), "Job")
+        assert "runAsNonRoot" not in made["spec"]["template"]["spec"]["securityContext"]
+
+
+@pytest.mark.parametrize(
+    ("program", "seconds", "ending"),
+    [
+        ("raise SystemExit(3)", 60, (3, False)),
+        ("import os; os.kill(os.getpid(), 11)", 60, (139, False)),
+        ("import time; time.sleep(600)", 0.2, (137, True)),
+    ],
+)
+def test_how_the_checks_ended_is_told_as_a_shell_does(program: str, seconds: float, ending: tuple[int, bool]) -> None:
+    assert lane_pod.checks(["-c", program], seconds, []) == ending
