@@ -1,0 +1,87 @@
+"""What those ask who look at releases day by day: which they are, from which commit, and whether they come out again."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.integration.conftest import Stack
+from tests.integration.families import Ended
+from tests.integration.releasing import Releases
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Releases:
+    """Both images are released, from a commit."""
+    releases = Releases(tmp_path_factory.mktemp("released"), stack)
+    root = releases.family.root
+    (root / ".gitignore").write_text("/cache/\n/tmp/\n/.pipeline/\n/told\n")
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "commit", "-q", "-m", "all")
+    releases.change()
+    git(root, "commit", "-q", "-a", "-m", "other content")
+    assert releases.call("build", "--rebuild").code == 0
+    assert releases.call("sign").code == 0
+    assert releases.call("promote", "core", "app").code == 0
+    return releases
+
+
+def git(root: Path, *words: str) -> str:
+    argv = ["git", "-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com", *words]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def listed(told: Ended) -> dict[str, dict[str, str]]:
+    assert told.code == 0
+    return {one["image"]: one for one in json.loads(told.stdout)}
+
+
+def test_each_release_is_listed_with_its_digest_and_commit(made: Releases) -> None:
+    found = listed(made.call("released"))
+    assert {name: one["digest"] for name, one in found.items()} == {
+        "core": str(made.tags()["v1.0"]),
+        "app": str(made.tags()["v1.0-app"]),
+    }
+    assert {one["commit"] for one in found.values()} == {git(made.family.root, "rev-parse", "HEAD")}
+    assert found["app"]["candidate"] == f"{made.family.repository}@{made.tags()['v1.0-app']}"
+
+
+def test_one_of_them_is_picked_and_handed_on_to_the_jobs_that_follow(made: Releases) -> None:
+    outputs = made.family.root / "told"
+    (one,) = listed(made.call("released", "--of-the-day", GITHUB_OUTPUT=str(outputs))).values()
+    assert outputs.read_text().splitlines() == [
+        f"images={one['candidate']}",
+        f"image={one['image']}",
+        f"digest={one['digest']}",
+        f"commit={one['commit']}",
+    ]
+
+
+def test_an_image_that_is_built_again_must_get_its_digest(made: Releases) -> None:
+    digest = str(made.tags()["v1.0-app"])
+    assert made.call("build", "app", "--rebuild", "--expect", digest).code == 0
+    refused = made.call("build", "app", "--rebuild", "--expect", "sha256:" + "0" * 64)
+    assert refused.code == 6
+    assert f"`app` is {digest}, and was to be sha256:000" in refused.stderr
+    assert made.call("build", "--expect", digest).code == 2
+
+
+def test_of_a_reference_nothing_is_signed_but_a_newer_look_up(made: Releases) -> None:
+    candidate = listed(made.call("released", "app"))["app"]["candidate"]
+    refused = made.call("sign", candidate, "--role", "ci")
+    assert refused.code == 2
+    assert "is more than a newer look-up of its vulnerabilities" in refused.stderr
+    none = made.call("sign", candidate, "--statements", "nowhere", "--json")
+    assert (none.code, none.data) == (0, [])
+    other = made.call("sign", f"{made.repository}@{made.tags()['v1.0-app']}")
+    assert other.code == 2
+    assert "is no candidate" in other.stderr
+
+
+def test_packages_that_nobody_listed_cannot_be_looked_up(made: Releases) -> None:
+    candidate = listed(made.call("released", "app"))["app"]["candidate"]
+    refused = made.call("scan", candidate, "--attached-sbom")
+    assert refused.code == 2
+    assert "no list of packages that counts is attached" in refused.stderr
