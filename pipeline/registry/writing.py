@@ -1,5 +1,6 @@
 """Writing: content by its digest, and tags; one that exists is moved by `move_tag` alone, and by who calls `put_manifest`."""
 
+import time
 from http import HTTPStatus
 from urllib.parse import urlencode, urljoin, urlsplit
 
@@ -7,12 +8,15 @@ import requests
 
 from pipeline.errors import TagConflict, Temporary, ToolFailed
 from pipeline.oci import Descriptor, Digest, Manifest, Repository, Tagged
-from pipeline.registry import reading, session
+from pipeline.registry import answers, reading, session
 from pipeline.registry.wire import PUSH, Wire, address
 
 UPLOADS = 3
 """How often an upload that breaks off is begun."""
+PAUSE = 0.2
+"""Seconds after which a manifest is sent again whose blobs the registry does not see; longer each time."""
 BLOB_TYPE = "application/octet-stream"
+_UNSEEN = "MANIFEST_BLOB_UNKNOWN"
 _TAG_REFUSED = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 
 
@@ -39,17 +43,31 @@ def send(wire: Wire, repository: Repository, content: bytes, digest: Digest) -> 
 def put_manifest(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> requests.Response:
     """Write a manifest under a tag or its digest; returns the closed answer, whose headers tell what became of `subject`.
 
-    Raises `TagConflict` when the registry does not let the tag be written.
+    Raises `TagConflict` when the registry does not let the tag be written, `Temporary` when it does not see a blob of the
+    manifest: a file that another writes at the same moment looks empty to some, so it is tried a few times.
     """
+    for attempt in range(1, UPLOADS + 1):
+        answer = _put(wire, repository, content, media_type, name)
+        if answer.status_code == HTTPStatus.CREATED:
+            break
+        if attempt == UPLOADS:
+            text = f"`{repository}:{name}` cannot be written: {wire.reason(answer)}"
+            raise Temporary(text, hint="run the same command again; what is there is not sent again")
+        time.sleep(PAUSE * attempt)
+    told = answer.headers.get("Docker-Content-Digest")
+    if told and told != str(Digest.of(content)):
+        raise ToolFailed(f"`{repository.host}` took `{Digest.of(content)}` and says that it is `{told}`")
+    return answer
+
+
+def _put(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> requests.Response:
+    """The closed answer: written, or a blob of the manifest is not seen; all else raises."""
     path, kind = f"manifests/{name}", {"Content-Type": media_type}
     with wire.ask("PUT", repository, path, rights=PUSH, body=content, headers=kind) as answer:
         if answer.status_code in _TAG_REFUSED:
             raise TagConflict(f"`{repository}:{name}` cannot be written: {wire.reason(answer)}")
-        if answer.status_code != HTTPStatus.CREATED:
+        if answer.status_code != HTTPStatus.CREATED and _UNSEEN not in answers.codes(answer):
             wire.fail(answer, f"`{repository}:{name}` cannot be written", repository)
-    told = answer.headers.get("Docker-Content-Digest")
-    if told and told != str(Digest.of(content)):
-        raise ToolFailed(f"`{repository.host}` took `{Digest.of(content)}` and says that it is `{told}`")
     return answer
 
 

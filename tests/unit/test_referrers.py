@@ -11,7 +11,7 @@ import pytest
 from pipeline.credentials import Credential
 from pipeline.errors import NotThere, RegistryRefused, TagConflict, Temporary, TooLarge, ToolFailed
 from pipeline.oci import OCI_INDEX, OCI_MANIFEST, Descriptor, Digest, Manifest, Pinned
-from pipeline.registry import Registry, attaching, index_text, referrers, session
+from pipeline.registry import Registry, attaching, index_text, referrers, session, writing
 from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
@@ -95,6 +95,23 @@ def test_several_adopted_entries_are_one_write_of_the_list(server: FakeRegistry,
     there = server.put_image(server.repository("releases/x"))
     client.adopt(there, bodies)
     assert len(server.asked("PUT", "releases/x/manifests/sha256-")) == 1
+
+
+def test_a_blob_that_another_writes_right_now_is_waited_for(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a distribution registry answered one of twenty who mounted the same blob."""
+    monkeypatch.setattr(writing, "PAUSE", 0)
+    codes = [{"code": "DIGEST_INVALID"}, {"code": "MANIFEST_BLOB_UNKNOWN", "message": "blob unknown to registry"}]
+    unseen = Answer(400, json.dumps({"errors": codes}).encode())
+    body = json.dumps(index_of()).encode()
+    place = "PUT", f"/v2/team/images/manifests/{Digest.of(body)}"
+    server.canned[place] = [unseen, unseen]
+    client.put_manifest(server.repository(), body, OCI_INDEX)
+    server.canned[place] = [unseen, unseen, unseen]
+    with pytest.raises(Temporary, match="blob unknown to registry"):
+        client.put_manifest(server.repository(), body, OCI_INDEX)
+    assert len(server.asked("PUT", str(Digest.of(body)))) == 6
 
 
 def test_a_glance_takes_one_request_where_the_list_is_a_tag(server: FakeRegistry, client: Registry) -> None:
