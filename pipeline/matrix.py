@@ -15,6 +15,9 @@ LARGEST = 400_000
 """Characters of all jobs as JSON; the platform counts two bytes for each."""
 SHOWN = 8
 """Reasons of one image that a summary lists."""
+STAGES = {"build": "IMAGES", "check": "CHECK", "scan": "SCAN", "sign": "IMAGES", "verify": "SCAN"}
+"""Jobs of a child pipeline, and the images without which there is none."""
+CHANGE = {"change": "IMAGES"}
 MINUTES, MINUTES_AN_IMAGE = 30, 20
 """What a job may take: to find its tools, and to bring and check one image."""
 
@@ -118,27 +121,27 @@ def markdown(found: Work) -> str:
     return "\n".join(["| image | | why |", "| --- | --- | --- |", *rows]) + "\n"
 
 
-def child_pipeline(found: Work) -> Mapping[str, object]:
-    """A child pipeline for GitLab: its jobs are described in `deploy/gitlab/child.yml`, this says how many and on what."""
+def child_pipeline(found: Work, *, change: bool) -> Mapping[str, object]:
+    """A child pipeline for GitLab: which jobs of `deploy/gitlab/child.yml` there are, how many on GPUs, and of what.
+
+    A `change` that is not merged yet is built and checked in one job, whose registry ends with it; nothing is signed.
+    """
     wanted = {"IMAGES": tuple(found.why), "CHECK": found.check, "SCAN": found.scan}
-    stages = {"build": "IMAGES", "check": "CHECK", "scan": "SCAN", "sign": "IMAGES", "verify": "SCAN"}
-    jobs = {stage: {"extends": f".{stage}"} for stage, needed in stages.items() if wanted[needed]}
-    gpu = {
-        f"gpu {job.id}": {
-            "extends": ".gpu",
-            "tags": job.labels,
-            "timeout": f"{job.minutes} minutes",
-            "variables": {"IMAGES": job.images},
-        }
-        for job in found.gpu
-    }
+    jobs = {name: {"extends": f".{name}"} for name, needed in (CHANGE if change else STAGES).items() if wanted[needed]}
     return {
         "include": [{"local": "deploy/gitlab/child.yml"}],
         "workflow": {"rules": [{"when": "always"}]},
-        "variables": {name: " ".join(images) for name, images in wanted.items() if images},
+        "variables": {name: " ".join(images) for name, images in wanted.items()},
         **(jobs or {"nothing": {"extends": ".nothing"}}),
-        **gpu,
+        **dict(pair for job in found.gpu if not change for pair in _gpu_jobs(job)),
     }
+
+
+def _gpu_jobs(job: Job) -> Iterator[tuple[str, object]]:
+    """A lane, and the job that signs what it found: two lanes of one image must not meet in one folder."""
+    name, images = f"gpu {job.id}", {"IMAGES": job.images}
+    yield name, {"extends": ".gpu", "tags": job.labels, "timeout": f"{job.minutes} minutes", "variables": images}
+    yield f"sign {name}", {"extends": ".sign-gpu", "needs": [{"job": name}, {"job": "sign"}], "variables": images}
 
 
 def _reasons(reasons: Sequence[str]) -> str:

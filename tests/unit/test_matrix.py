@@ -74,7 +74,24 @@ def test_where_nothing_changes_there_is_no_work_and_no_matrix() -> None:
     found = matrix.work(large(3), build=[], check=[], why={})
     assert set(matrix.outputs(found).values()) == {""}
     assert matrix.markdown(found) == "No image changes: nothing is built.\n"
-    assert matrix.child_pipeline(found)["nothing"] == {"extends": ".nothing"}
+    for change in (True, False):
+        assert matrix.child_pipeline(found, change=change)["nothing"] == {"extends": ".nothing"}
+
+
+def test_a_child_pipeline_has_a_job_for_each_stage_and_two_for_each_gpu_lane() -> None:
+    told = matrix.child_pipeline(planned(large(1)), change=False)
+    assert told["variables"] == {"IMAGES": "image-0", "CHECK": "image-0", "SCAN": "image-0"}
+    assert {"build", "check", "scan", "sign", "verify", "gpu a100-1", "sign gpu a100-1", "gpu h100-1"} <= told.keys()
+    assert told["sign gpu h100-1"] == {
+        "extends": ".sign-gpu",
+        "needs": [{"job": "gpu h100-1"}, {"job": "sign"}],
+        "variables": {"IMAGES": "image-0"},
+    }
+
+
+def test_a_change_that_is_not_merged_has_one_job_and_none_on_a_gpu() -> None:
+    told = matrix.child_pipeline(planned(large(2)), change=True)
+    assert told.keys() == {"include", "workflow", "variables", "change"}
 
 
 def test_an_image_without_checks_is_built_and_scanned_and_has_no_lane() -> None:
