@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import nox
 import pytest
 import yaml
@@ -314,3 +315,10 @@ def test_each_rule_finds_its_fault(rule: Callable[[Job], None], job: Job, change
 def test_the_rules_of_this_file_see_calls_as_a_shell_does() -> None:
     script = 'mkdir work\nexec pipeline test "$IMAGES" \\\n  --lane gpu > work/x.json\npipeline doctor # tells'
     assert list(calls(script)) == [["test", "$IMAGES", "--lane", "gpu"], ["doctor"]]
+
+
+def test_the_example_of_a_runner_in_a_cluster_is_a_pod_and_its_scale_set_is_a_label() -> None:
+    values = yaml.safe_load((PROJECT / "deploy" / "arc" / "values.yaml").read_text(encoding="utf-8"))
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "runner"}, "spec": values["template"]["spec"]}
+    kubernetes_validate.validate(pod, "1.33", strict=True)
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", values["runnerScaleSetName"])
