@@ -21,7 +21,8 @@ from pipeline.story import Silent
 from tests.fakes import FakeRegistry, fake_registry
 from tests.integration.images import forget, layer, push, python_image
 
-RUN = "integration-check"
+RUN = f"integration-check-{os.getpid()}"
+"""Of this process alone: others may run the same tests on this machine."""
 SHARED = {
     "line": "1.0",
     "repository": "images",

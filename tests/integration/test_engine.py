@@ -24,7 +24,8 @@ from tests.fakes import FakeRegistry, fake_registry
 from tests.integration.forward import forwarded
 from tests.integration.images import layer, push, python_image
 
-RUN = "integration"
+RUN = f"integration-{os.getpid()}"
+"""Of this process alone: others may run the same tests on this machine."""
 SOCKET = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").removeprefix("unix://")
 
 

@@ -24,7 +24,8 @@ from pipeline.story import Silent
 from tests.fakes import FakeRegistry, fake_registry
 from tests.integration.images import forget, python_image
 
-RUN = "integration-gpu-lane"
+RUN = f"integration-gpu-lane-{os.getpid()}"
+"""Of this process alone: others may run the same tests on this machine."""
 GPU = Gpu(index=0, uuid="GPU-0", name="NVIDIA A100", capability=(8, 0), memory=80 * 10**9, used=0)
 HOST = Host(name="node-1", driver="550.54.15", toolkit="1.17.0", gpus=(GPU,))
 CLAIMS = {"architectures": "sm_80", "driver": "525.60.13"}
