@@ -86,6 +86,7 @@ def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
         cache=_cache(environment),
         candidates=arguments.candidates or environment.get(names.ENV_CANDIDATES) or None,
         releases=arguments.releases or environment.get(names.ENV_RELEASES) or None,
+        parents=environment.get(names.ENV_PARENTS) or None,
         builder=getattr(arguments, "builder", None) or environment.get(names.ENV_BUILDER) or None,
         database=_database(environment),
         least_database=_least_database(environment),

@@ -16,6 +16,8 @@ class Settings:
     """Where builds write, in place of the catalog's `candidates`."""
     releases: str | None = None
     """Where promotions write, in place of the catalog's `releases`."""
+    parents: str | None = None
+    """Where candidates are that others built, and that builds may stand on."""
     builder: str | None = None
     """A buildx builder of the user's, in place of our own."""
     database: str | None = None

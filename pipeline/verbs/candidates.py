@@ -12,6 +12,7 @@ from pipeline import context, plan
 from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import CheckFailed, InputError, NothingSelected, worst
+from pipeline.oci import Repository
 from pipeline.survey import Survey, survey
 from pipeline.verbs.pods import collect_verb, render
 from pipeline.verbs.tries import put_off, refuse_suspected
@@ -44,6 +45,8 @@ def build_verb(call: Call) -> int:
         now=call.now,
         run_id=call.run_id,
     )
+    if call.settings.parents:
+        _bring_parents(call, catalog, call.settings.parents)
     twice, expect = call.arguments.twice, call.arguments.expect
     if expect and len(call.images) != 1:
         raise InputError("`--expect` is about one image", hint="name that image alone")
@@ -57,6 +60,28 @@ def build_verb(call: Call) -> int:
                 f"`{result.image}` is {result.pinned.digest}, and was to be {expect}", hint=f"`nox -s explain -- {result.image}`"
             )
     return worst([result.exit_code for result in results])
+
+
+def _bring_parents(call: Call, catalog: Catalog, parents: str) -> None:
+    """Bring what the images named stand on, the nearest first, which saves the rest; what cannot be had is built."""
+    from pipeline.parents import bring
+
+    source, tried = Repository.parse(f"{parents}/{catalog.repository}"), set(call.images or catalog.images)
+    while True:
+        found = survey(call.settings, catalog, call.registry, call.images, story=call.console)
+        lack = [step for step in found.steps if step.action == "build" and step.image not in tried]
+        if not lack:
+            return
+        tried.add(lack[-1].image)
+        bring(
+            lack[-1],
+            source=source,
+            target=catalog.candidate_repository,
+            keys=policy_of(call, catalog, loopback=False).keys,
+            registry=call.registry,
+            now=call.now(),
+            story=call.console,
+        )
 
 
 def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:

@@ -28,7 +28,8 @@ Facts = Mapping[str, str]
 def show_work(call: Call, catalog: Catalog) -> int:
     """Print it as one line of JSON, or as a child pipeline; in Actions, set it as outputs."""
     found = _since(call, catalog, call.arguments.since) if call.arguments.since else _lacking(call, catalog)
-    print(matrix.compact(matrix.child_pipeline(found, change=bool(call.arguments.since)) if call.arguments.child_pipeline else found))
+    child = matrix.child_pipeline(found, change=bool(call.arguments.since)) if call.arguments.child_pipeline else None
+    print(matrix.compact(child or found))
     hand_on(call, matrix.outputs(found))
     summarise(call, matrix.markdown(found))
     return 0

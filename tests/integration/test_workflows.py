@@ -13,7 +13,7 @@ from platformdirs import user_cache_path
 from pipeline import names
 from pipeline.command import Runner
 from pipeline.toolchain import Host, find
-from tests.integration.actions import WORKFLOWS, Ran, Repository, with_app
+from tests.integration.actions import KEYS, WORKFLOWS, Ran, Repository, with_app
 from tests.integration.conftest import Stack
 from tests.integration.families import PROJECT, Family, free_port
 from tests.integration.images import layer, python_layer
@@ -147,3 +147,29 @@ def test_a_check_that_fails_is_in_the_summary_with_the_line_that_runs_it_again(p
     assert ran.results == {"change": "failure"}
     assert "| app | check | checks of the lane cpu, checks of the lane gpu |" in ran.summary
     assert "nox -s test -- app --lane cpu -k it --keep" in ran.summary
+
+
+def test_a_change_stands_on_a_signed_parent_of_a_registry_that_can_be_read_and_builds_no_other(
+    pushed: Ran, repository: Repository
+) -> None:
+    family, elsewhere = repository.family, f"{repository.family.repository}/elsewhere"
+    given = {names.ENV_CANDIDATES: elsewhere, names.ENV_PARENTS: str(family.repository).removesuffix("/family")}
+    repository.change("app")
+    built = family.call("build", "app", "--json", **given)
+    assert (built.code, {one["image"]: one["state"] for one in built.data}) == (0, {"python": "reused", "app": "built"})
+    brought = family.call("plan", "--json", **given).of("python")
+    assert brought["digest"] == family.call("plan", "--json").of("python")["digest"]
+
+
+def test_a_parent_that_no_accepted_key_has_signed_is_built(pushed: Ran, repository: Repository) -> None:
+    family, release = repository.family, repository.root / "policies" / "release.yaml"
+    text = release.read_text()
+    given = {
+        names.ENV_CANDIDATES: f"{family.repository}/unsigned",
+        names.ENV_PARENTS: str(family.repository).removesuffix("/family"),
+    }
+    release.write_text(text.replace(KEYS, "keys: []\n"))
+    built = family.call("build", "app", "--json", **given)
+    release.write_text(text)
+    assert (built.code, built.of("python")["state"]) == (0, "built")
+    assert "no accepted key says to have built it from these inputs" in built.stderr
