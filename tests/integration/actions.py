@@ -75,6 +75,16 @@ class Repository:
         self._git("remote", "add", "origin", "https://git.example.com/ml/family.git")
         self.commit("Begin")
 
+    @property
+    def statements(self) -> Path:
+        """What the build of the push left, unsigned."""
+        return self.root / "cache" / "statements-build"
+
+    def key(self, role: str) -> Mapping[str, str]:
+        """The variables that name a key, as a signing job gets them."""
+        password = self.secrets[f"PIPELINE_KEY_{role.upper()}_PASSWORD"]
+        return {names.ENV_KEY[role]: str(self.root / f"{role}.key"), names.ENV_PASSWORD: password}
+
     def commit(self, text: str) -> str:
         self._git("add", ".")
         self._git("commit", "-q", "-m", text)
@@ -84,17 +94,15 @@ class Repository:
         """Other content of an image."""
         self.family.write(f"{image}/data", secrets.token_bytes(1000))
 
-    def run(self, event: str, run: str) -> Ran:
-        """One event, to the end of all its jobs; `run` is the id of the workflow's run."""
-        payload = (
-            {"pull_request": {"base": {"ref": "main"}, "head": {"ref": "x"}}}
-            if event == "pull_request"
-            else {"ref": "refs/heads/main"}
-        )
+    def run(self, event: str, run: str, workflow: str = "images", **inputs: str) -> Ran:
+        """One event, to the end of all its jobs; `run` is the id of the workflow's run, `inputs` what a person gave."""
+        payload: dict[str, Any] = {"ref": "refs/heads/main", "inputs": inputs}
+        if event == "pull_request":
+            payload = {"pull_request": {"base": {"ref": "main"}, "head": {"ref": "x"}}}
         (self.root / "event.json").write_text(json.dumps(payload))
         shutil.rmtree(self.root / "kept", ignore_errors=True)
         done = subprocess.run(
-            [Path(sys.executable).parent / "act", event, *self._options(run)],
+            [Path(sys.executable).parent / "act", event, *self._options(run, workflow)],
             cwd=self.root,
             env={**self.family.environment, "HOME": str(self.root / "cache")},
             capture_output=True,
@@ -105,7 +113,7 @@ class Repository:
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         return Ran(code=done.returncode, events=tuple(json.loads(line) for line in lines))
 
-    def _options(self, run: str) -> list[str]:
+    def _options(self, run: str, workflow: str) -> list[str]:
         given = {**self.family.environment, "KEPT": str(self.root / "kept"), "PATH": os.environ["PATH"]}
         variables = {
             "PIPELINE_CANDIDATES": str(self.family.repository).removesuffix("/family"),
@@ -116,7 +124,7 @@ class Repository:
         ]
         options = [
             "-W",
-            ".github/workflows/images.yml",
+            f".github/workflows/{workflow}.yml",
             "-e",
             "event.json",
             "--json",

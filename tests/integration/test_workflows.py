@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from platformdirs import user_cache_path
 
 from pipeline import names
 from pipeline.command import Runner
+from pipeline.oci import Digest
 from pipeline.toolchain import Host, find
 from tests.integration.actions import KEYS, WORKFLOWS, Ran, Repository, with_app
 from tests.integration.conftest import Stack
@@ -94,7 +96,9 @@ def candidates(repository: Repository) -> int:
 
 @pytest.fixture(scope="module")
 def pushed(repository: Repository) -> Ran:
-    return repository.run("push", "17")
+    ran = repository.run("push", "17")
+    shutil.copytree(repository.root / "kept" / "statements-build", repository.statements)
+    return ran
 
 
 def test_a_push_is_built_checked_scanned_and_signed_and_without_a_gpu_refused(pushed: Ran, repository: Repository) -> None:
@@ -117,6 +121,33 @@ def test_statements_name_run_attempt_and_job_and_only_signing_jobs_see_a_passwor
     assert rules["signature"]
     assert rules["build"]
     assert rules["bom"]
+
+
+@pytest.mark.parametrize("spoiled", ["run", "digest", "lane"])
+def test_a_signing_job_refuses_statements_of_another_run_digest_or_lane(
+    pushed: Ran, repository: Repository, tmp_path: Path, spoiled: str
+) -> None:
+    family, statements = repository.family, tmp_path / "statements"
+    shutil.copytree(repository.statements, statements)
+    app = Digest(family.call("plan", "--json").of("app")["digest"]).hex
+    other = next(folder.name for folder in statements.iterdir() if folder.name != app)
+    if spoiled == "digest":
+        shutil.copy(statements / other / "built.json", statements / app / "built.json")
+    if spoiled == "lane":
+        (statements / app / "tested-cpu.json").rename(statements / app / "tested-gpu.json")
+    run = "18" if spoiled == "run" else "17"
+    refused = family.call("sign", "app", "--role", "ci", "--run", run, "--statements", str(statements), **repository.key("ci"))
+    said = {"run": "is of the run `17.1.build`, not of `18`", "digest": "is about", "lane": "is a statement `tested-cpu`"}
+    assert refused.code == 2
+    assert said[spoiled] in refused.stderr
+    assert "nothing was signed" in refused.stderr
+
+
+def test_a_look_at_a_promotion_shows_the_verdict_and_never_reaches_the_release(pushed: Ran, repository: Repository) -> None:
+    ran = repository.run("workflow_dispatch", "21", "promote", action="promote", images="app", number="1", reason="$(id)")
+    assert ran.results == {"look": "failure"}
+    assert "app: REFUSED" in ran.summary
+    assert "uid=" not in ran.summary + ran.said("look")
 
 
 def test_a_readme_alone_builds_nothing(pushed: Ran, repository: Repository) -> None:
