@@ -104,9 +104,16 @@ def order_faults(name: str, own: str) -> Iterator[str]:
         yield f"imports `{own}`, which comes later"
 
 
+def dotted(node: ast.expr) -> str:
+    """`a.b.c` as it is written; of anything else than names with dots only the end."""
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def call_faults(name: str, tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
-        text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+        text = dotted(node) if isinstance(node, ast.Attribute) else ""
         if re.fullmatch(PROCESS_CALLS, text) and name not in PROCESSES:
             yield f"uses {text}"
         if re.fullmatch(f"(?:[a-z]+\\.)?(?:{CLOCKS})|{ENVIRONS}", text) and name not in ENVIRONMENT:

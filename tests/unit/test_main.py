@@ -1,9 +1,5 @@
 """The command line: arguments, settings, exit codes."""
 
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -108,34 +104,3 @@ def test_a_folder_that_is_gone_is_exit_2(
     (tmp_path / "gone").rmdir()
     assert main(["plan"], {"PIPELINE_CACHE": str(tmp_path)}) == 2
     assert "the folder that you stand in is gone" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_process_without_its_standard_streams_ends_as_with_them(closed: str, tmp_path: Path) -> None:
-    command = f'"$0" -m pipeline plan nowhere --root "$1" {closed}'
-    argv = ["sh", "-c", command, sys.executable, str(FAMILY)]
-    told = subprocess.run(argv, cwd=FAMILY, env={**os.environ, "PIPELINE_CACHE": str(tmp_path)}, capture_output=True, timeout=60)
-    assert told.returncode == 2
-    assert b"Traceback" not in told.stderr
-
-
-@pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_a_run_without_a_traceback(signum: signal.Signals, code: int) -> None:
-    program = (
-        "import os, sys, pipeline.verbs as verbs\n"
-        "from pipeline.__main__ import main\n"
-        "def sleep(call):\n"
-        "    print('up', flush=True)\n"
-        "    call.run('sleep', '60', timeout=90)\n"
-        "verbs.VERBS = {**verbs.VERBS, 'plan': sleep}\n"
-        f"sys.exit(main(['plan', '--root', {str(FAMILY)!r}], os.environ))\n"
-    )
-    words = [sys.executable, "-c", program]
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=FAMILY, env={**os.environ})
-    assert child.stdout is not None
-    assert child.stdout.readline() == "up\n"
-    child.send_signal(signum)
-    _, told = child.communicate(timeout=30)
-    assert child.returncode == code
-    assert "Traceback" not in told
-    assert told.startswith("error: ")

@@ -87,7 +87,21 @@ def jobs() -> Iterator[Job]:
 
 JOBS = list(jobs())
 PARSER = parser()
-EACH = pytest.mark.parametrize("job", JOBS, ids=str)
+
+
+def each(rule: Callable[[Job], None]) -> Callable[..., None]:
+    """A rule as one test of all jobs; called with a job, it judges that one."""
+
+    def every(job: Job | None = None) -> None:
+        for one in JOBS if job is None else (job,):
+            try:
+                rule(one)
+            except AssertionError as error:
+                error.add_note(f"in the job {one}")
+                raise
+
+    every.__name__ = rule.__name__
+    return every
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -99,21 +113,21 @@ def test_a_workflow_has_no_right_but_those_of_its_jobs_and_runs_once_at_a_time(p
     assert "workflow_run" not in data[True]
 
 
-@EACH
+@each
 def test_a_job_says_its_rights_and_how_long_it_may_take(job: Job) -> None:
     assert job.data["permissions"], "a job that reads the code says so"
     assert set(job.data["permissions"].values()) <= {"read", "write"}
     assert job.data["timeout-minutes"] == "${{ matrix.minutes }}" or 1 <= job.data["timeout-minutes"] <= 360
 
 
-@EACH
+@each
 def test_only_jobs_that_run_nobody_elses_code_may_write_to_the_repository(job: Job) -> None:
     if "write" in job.data["permissions"].values():
         assert not {words[0] for words in job.calls} & FOREIGN
         assert not job.of_pull_requests
 
 
-@EACH
+@each
 def test_every_action_is_named_by_its_commit_and_says_its_version(job: Job) -> None:
     for step in job.steps:
         assert re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
@@ -126,33 +140,33 @@ def test_one_action_is_the_same_commit_everywhere() -> None:
     assert len(used) == len({action.partition("@")[0] for action in used})
 
 
-@EACH
+@each
 def test_the_code_is_checked_out_without_leaving_its_token_behind(job: Job) -> None:
     for step in job.steps:
         if step.get("uses", "").startswith("actions/checkout@"):
             assert step["with"]["persist-credentials"] is False
 
 
-@EACH
+@each
 def test_nothing_is_pasted_into_a_script(job: Job) -> None:
     for script in job.scripts:
         assert "${{" not in script
 
 
-@EACH
+@each
 def test_a_script_calls_only_verbs_and_options_that_exist(job: Job) -> None:
     for words in job.calls:
         assert words[0] in VERBS
         PARSER.parse_args(words)
 
 
-@EACH
+@each
 def test_every_call_of_the_pipeline_is_seen_by_these_tests(job: Job) -> None:
     for script in job.scripts:
         assert len(re.findall(r"(?<![./\w-])pipeline (?=[a-z])", script)) == len(list(calls(script)))
 
 
-@EACH
+@each
 def test_a_long_verb_takes_the_place_of_its_shell_so_that_cancelling_reaches_it(job: Job) -> None:
     for script in job.scripts:
         for line in script.splitlines():
@@ -161,7 +175,7 @@ def test_a_long_verb_takes_the_place_of_its_shell_so_that_cancelling_reaches_it(
                 assert line.strip() == script.strip().splitlines()[-1].strip()
 
 
-@EACH
+@each
 def test_no_job_that_runs_a_dockerfile_an_image_or_a_scanner_can_reach_a_key(job: Job) -> None:
     verbs = {words[0] for words in job.calls}
     if KEY.search(job.text):
@@ -172,21 +186,21 @@ def test_no_job_that_runs_a_dockerfile_an_image_or_a_scanner_can_reach_a_key(job
         assert not verbs & FOREIGN
 
 
-@EACH
+@each
 def test_a_key_is_seen_by_the_step_that_signs_alone(job: Job) -> None:
     for step in job.steps:
         if "SIGNING_KEY" in yaml.safe_dump(step) or "COSIGN_PASSWORD" in yaml.safe_dump(step):
             assert next(words[0] for words in calls(step["run"])) in ("sign", "promote", "rollback", "withdraw")
 
 
-@EACH
+@each
 def test_each_role_is_signed_for_in_an_environment_of_its_own(job: Job) -> None:
     roles = {role for role in ("CI", "GPU", "RELEASE") if f"secrets.PIPELINE_KEY_{role} " in job.text}
     wanted = {"signing": {"CI"}, "signing-gpu": {"GPU"}, "release": {"RELEASE"}}.get(str(job.data.get("environment")), set())
     assert roles == wanted
 
 
-@EACH
+@each
 def test_a_job_that_signs_statements_refuses_those_of_another_run(job: Job) -> None:
     for words in job.calls:
         if words[0] == "sign":
@@ -194,13 +208,13 @@ def test_a_job_that_signs_statements_refuses_those_of_another_run(job: Job) -> N
             assert "--role" in words
 
 
-@EACH
+@each
 def test_a_secret_is_reached_in_a_protected_environment_alone(job: Job) -> None:
     if "secrets." in job.text:
         assert job.data.get("environment")
 
 
-@EACH
+@each
 def test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours(job: Job) -> None:
     if job.of_pull_requests:
         assert not SECRET.search(job.text)
@@ -210,14 +224,14 @@ def test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_
         assert "PIPELINE_CANDIDATES" not in job.text
 
 
-@EACH
+@each
 def test_a_job_is_for_pull_requests_or_for_others_and_says_which(job: Job) -> None:
     if job.file == "images.yml":
         condition = str(job.data["if"]).removeprefix("${{ ")
         assert condition == OF_PULL_REQUESTS or condition.startswith(f"{OF_OTHERS} && ")
 
 
-@EACH
+@each
 def test_only_gpu_lanes_run_on_our_runners_with_labels_from_the_plan(job: Job) -> None:
     if job.data["runs-on"] != HOSTED:
         assert job.data["runs-on"] == MATRIX
@@ -226,7 +240,7 @@ def test_only_gpu_lanes_run_on_our_runners_with_labels_from_the_plan(job: Job) -
         assert job.data["environment"] == "candidates"
 
 
-@EACH
+@each
 def test_what_a_job_is_told_by_another_one_that_one_tells(job: Job) -> None:
     of_file = {other.name: other for other in JOBS if other.file == job.file}
     needs = job.data.get("needs", [])
@@ -237,7 +251,7 @@ def test_what_a_job_is_told_by_another_one_that_one_tells(job: Job) -> None:
         assert other in needs
 
 
-@EACH
+@each
 def test_a_step_reads_outputs_only_of_steps_that_are_there(job: Job) -> None:
     steps = {step["id"] for step in job.steps if "id" in step}
     assert set(re.findall(r"steps\.([a-z-]+)\.outputs", job.text)) <= steps
@@ -257,7 +271,7 @@ def test_what_is_released_is_decided_by_a_policy_that_the_environment_pins() -> 
     assert all("--policy" in words and words[words.index("--policy") + 1] == "policies/release.yaml" for words in release.calls)
 
 
-@EACH
+@each
 def test_only_sessions_that_exist_are_named(job: Job) -> None:
     for script in job.scripts:
         for sessions in re.findall(r"nox\"? -s ([a-z ]+)", script):
