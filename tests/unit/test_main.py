@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import verbs
-from pipeline.__main__ import main, parser
+from pipeline.__main__ import main
+from pipeline.arguments import parser
 from pipeline.verbs import VERBS
 
 FAMILY = Path(__file__).parents[2]
