@@ -24,9 +24,9 @@ def parser() -> argparse.ArgumentParser:
         "--apply", action="store_true", help="make the projects and rules that lack in the Harbor, and name its robots"
     )
     init = _verb(verbs, "init", "write a new family of images that already builds")
-    init.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="where; by default here")
+    init.add_argument("folder", nargs="?", type=_path, metavar="DIR", help="where; by default here")
     new = _verb(verbs, "new", "write the folder of a new image that already builds")
-    new.add_argument("name", metavar="NAME")
+    new.add_argument("name", type=_word, metavar="NAME")
     new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")
     new.add_argument("--variant", metavar="V", help="how its tags end; by default its name without hyphens")
     lint = _verb(verbs, "lint", "find faults in Dockerfiles and locks", images=True)
@@ -53,14 +53,14 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument(
         "--avoid", default="", metavar="WHICH", help="machines and GPUs, with spaces between: on them it is exit 75"
     )
-    test.add_argument("--later", type=Path, metavar="FILE", help="write for `retry` what would be exit 75, and exit 0")
+    test.add_argument("--later", type=_path, metavar="FILE", help="write for `retry` what would be exit 75, and exit 0")
     test.add_argument(
         "--render", choices=("kubernetes",), help="print manifests of a Job per lane (by default `gpu`), run nothing"
     )
     test.add_argument("--queue", metavar="NAME", help="with `--render`: the Kueue queue that the Jobs wait in")
     test.add_argument(
         "--collect",
-        type=Path,
+        type=_path,
         action="append",
         metavar="FILE",
         help="judge the log of such a Job, `-`: stdin (may be given twice)",
@@ -68,14 +68,14 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--keep", action="store_true", help="keep the containers, and say how to enter them")
     retry = _verb(verbs, "retry", "say what is tried a second time, on another machine: what `test --later` wrote, and only that")
     retry.add_argument(
-        "folder", type=Path, metavar="DIR", help="where the files `<job>.json` are; none where there is no such folder"
+        "folder", type=_path, metavar="DIR", help="where the files `<job>.json` are; none where there is no such folder"
     )
     scan = _verb(verbs, "scan", "list what is in candidates, and what is known to be wrong with it")
     scan.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
     scan.add_argument(
         "--attached-sbom", action="store_true", help="look only through the lists that are attached to the references"
     )
-    scan.add_argument("--from-sbom", type=Path, metavar="FILE", help="look only through this list of one image's packages")
+    scan.add_argument("--from-sbom", type=_path, metavar="FILE", help="look only through this list of one image's packages")
     scan.add_argument("--require-database", action="store_true", help="vulnerabilities that cannot be assessed are exit 75")
     sign = _verb(verbs, "sign", "sign what is known of candidates, and attach it to them", images=True)
     sign.epilog = "Of references, `REPOSITORY@sha256:…`, only a newer look-up of their vulnerabilities is signed."
@@ -85,11 +85,11 @@ def parser() -> argparse.ArgumentParser:
     verify = _verb(verbs, "verify", "say what is proved of images, and whether a policy allows their release")
     verify.add_argument("images", nargs="*", metavar="IMAGE", help="images of the catalog, or references; all when none is named")
     verify.add_argument(
-        "--policy", type=Path, metavar="FILE", help=f"by default policies/local.yaml or release.yaml ({names.ENV_POLICY})"
+        "--policy", type=_path, metavar="FILE", help=f"by default policies/local.yaml or release.yaml ({names.ENV_POLICY})"
     )
-    verify.add_argument("--issues", type=Path, metavar="DIR", help="write what is wrong by now with each, and exit 0")
+    verify.add_argument("--issues", type=_path, metavar="DIR", help="write what is wrong by now with each, and exit 0")
     verify.add_argument(
-        "--keys", type=Path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
+        "--keys", type=_path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
     )
     promote = _verb(verbs, "promote", "release candidates: image, evidence, verdict and tags, where users pull from")
     promote.add_argument("images", nargs="+", metavar="IMAGE", help="images of the catalog, or their floating tags")
@@ -109,12 +109,12 @@ def parser() -> argparse.ArgumentParser:
     history = _verb(verbs, "history", "list the releases of an image: what, when, who and why")
     history.add_argument("image", metavar="IMAGE")
     for command in (promote, rollback, withdraw, history):
-        command.add_argument("--policy", type=Path, metavar="FILE", help=f"as for `verify` ({names.ENV_POLICY})")
+        command.add_argument("--policy", type=_path, metavar="FILE", help=f"as for `verify` ({names.ENV_POLICY})")
     summary = _verb(
         verbs, "summary", "say what a change changes: why, and sizes, packages and vulnerabilities against the last release"
     )
     summary.add_argument(
-        "folder", type=Path, metavar="DIR", help="what `plan --matrix`, `build --json` and `scan --json` printed there"
+        "folder", type=_path, metavar="DIR", help="what `plan --matrix`, `build --json` and `scan --json` printed there"
     )
     released = _verb(verbs, "released", "list what the floating tags name, and the commits that it was built from", images=True)
     released.add_argument("--of-the-day", action="store_true", help="one of them, another one every day")
@@ -128,9 +128,9 @@ def parser() -> argparse.ArgumentParser:
     for command in (setup, doctor, build):
         command.add_argument("--builder", metavar="NAME", help=f"a buildx builder of yours ({names.ENV_BUILDER})")
     for command in (build, test):
-        command.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
+        command.add_argument("--junit", type=_path, metavar="FILE", help="write JUnit XML")
     for command in (build, test, scan, sign):
-        command.add_argument("--statements", type=Path, metavar="DIR", help="where the unsigned statements are")
+        command.add_argument("--statements", type=_path, metavar="DIR", help="where the unsigned statements are")
     return top
 
 
@@ -138,12 +138,23 @@ def _verb(
     verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, *, images: bool = False
 ) -> argparse.ArgumentParser:
     command = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
-    command.add_argument("--root", type=Path, metavar="DIR", help=f"the folder that holds images/ ({names.ENV_ROOT})")
+    command.add_argument("--root", type=_path, metavar="DIR", help=f"the folder that holds images/ ({names.ENV_ROOT})")
     command.add_argument("--candidates", metavar="REPOSITORY", help=f"where builds write ({names.ENV_CANDIDATES})")
     command.add_argument("--releases", metavar="REPOSITORY", help=f"where promotions write ({names.ENV_RELEASES})")
     if images:
         command.add_argument("images", nargs="*", metavar="IMAGE", help="all when none is named")
     return command
+
+
+def _word(given: str) -> str:
+    """What a variable that is not set leaves on a command line names nothing, and must not mean the folder that one stands in."""
+    if not given.strip():
+        raise argparse.ArgumentTypeError("an empty word names nothing")
+    return given
+
+
+def _path(given: str) -> Path:
+    return Path(_word(given))
 
 
 def _summary() -> str:

@@ -45,7 +45,9 @@ class Call:
         """
         words: Sequence[str] = self.arguments.images or ()
         if words and not all(map(str.strip, words)):
-            raise NothingSelected("an image is named by an empty word", hint="name it, or leave the word out to mean all")
+            raise NothingSelected(
+                "an image is named by an empty word", hint="name it, or leave the word out where all may be meant"
+            )
         return [name for word in words for name in word.split()]
 
     @cached_property

@@ -3,6 +3,7 @@
 Colour and live progress only on a terminal and without `NO_COLOR`; in CI, plain lines and the provider's folds.
 """
 
+import os
 import re
 import threading
 import time
@@ -34,7 +35,7 @@ class Console:
     def __init__(self, *, stderr: TextIO, environment: Mapping[str, str]) -> None:
         """Write to `stderr`; `environment` tells colour and CI."""
         self._provider = _provider(environment)
-        self._rich = Rich(file=stderr, stderr=True, highlight=False, soft_wrap=True, width=_width(environment, stderr))
+        self._rich = _Rich(file=stderr, stderr=True, highlight=False, soft_wrap=True, width=_width(environment, stderr))
         self._live: Progress | None = None
         self._users = 0
         self._lock = threading.RLock()
@@ -125,6 +126,15 @@ class Console:
     def _print(self, markup: str) -> None:
         with self._lock:
             self._rich.print(inert(markup))
+
+
+class _Rich(Rich):
+    def on_broken_pipe(self) -> None:
+        """Whoever read the story is gone; the work goes on to its own end and exit code."""
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
 
 
 class _Bar:

@@ -30,12 +30,12 @@ class InputError(PipelineError):
 
 
 class CatalogError(InputError):
-    """The catalog has faults; `problems` lists all of them as `file:line: text`."""
+    """The catalog, or `what` is read beside it, has faults; `problems` lists all of them as `file:line: text`."""
 
-    def __init__(self, problems: Sequence[str], *, hint: str = "") -> None:
+    def __init__(self, problems: Sequence[str], *, what: str = "the catalog", hint: str = "") -> None:
         self.problems = tuple(problems)
         count = f"{len(problems)} faults" if len(problems) != 1 else "1 fault"
-        super().__init__(f"the catalog has {count}\n" + "\n".join(f"  {p}" for p in problems), hint=hint)
+        super().__init__(f"{what} has {count}\n" + "\n".join(f"  {p}" for p in problems), hint=hint)
 
 
 class DockerfileError(InputError):

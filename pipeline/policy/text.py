@@ -24,7 +24,7 @@ def parse(content: bytes, file: str) -> Policy:
     document = read(file, content)
     found, problems = _read(Policy, document)
     problems += _relations(found, document) if found else ()
-    return _whole(found, problems, WRITE)
+    return _whole(found, problems, file, WRITE)
 
 
 def parse_exceptions(content: bytes, file: str) -> Exceptions:
@@ -32,7 +32,7 @@ def parse_exceptions(content: bytes, file: str) -> Exceptions:
     document = read(file, content)
     found, problems = _read(Exceptions, document)
     problems += _twice(found, document) if found else ()
-    return _whole(found, problems, "without exceptions the file says `exceptions: []`")
+    return _whole(found, problems, file, "without exceptions the file says `exceptions: []`")
 
 
 def digest(contents: Mapping[str, bytes]) -> str:
@@ -46,9 +46,9 @@ def _read(model: type[E], document: Document) -> tuple[E | None, list[Problem]]:
     return (value(model, document, document.value, problems) if document.value or not problems else None), problems
 
 
-def _whole(found: E | None, problems: list[Problem], hint: str) -> E:
+def _whole(found: E | None, problems: list[Problem], file: str, hint: str) -> E:
     if problems or found is None:
-        raise CatalogError([str(problem) for problem in sorted(set(problems))], hint=hint)
+        raise CatalogError([str(problem) for problem in sorted(set(problems))], what=f"`{file}`", hint=hint)
     return found
 
 

@@ -50,6 +50,7 @@ def plan_verb(call: Call) -> int:
     """Say what is built and why; changes nothing."""
     from pipeline import report
 
+    _refuse_half_a_question(call)
     catalog = context.load(call.settings)
     if call.arguments.matrix:
         return show_work(call, catalog)
@@ -68,6 +69,15 @@ def plan_verb(call: Call) -> int:
     else:
         call.console.show(report.plan_table(found.steps))
     return 0
+
+
+def _refuse_half_a_question(call: Call) -> None:
+    """Raises `InputError` for options that say nothing alone, and for a commit that is named by an empty word."""
+    asked = {"--since": call.arguments.since is not None, "--child-pipeline": call.arguments.child_pipeline}
+    if not call.arguments.matrix and (alone := [option for option, given in asked.items() if given]):
+        raise InputError(f"`{alone[0]}` is about what a CI has to do", hint="give `--matrix` too, or leave it out")
+    if call.arguments.since is not None and not call.arguments.since.strip():
+        raise InputError("`--since` names no commit", hint="name one, or leave it out to ask the registry")
 
 
 def explain_verb(call: Call) -> int:

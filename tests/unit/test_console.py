@@ -1,6 +1,7 @@
 """The console: what people and CI logs read on stderr."""
 
 import io
+import os
 import re
 
 import pytest
@@ -90,3 +91,12 @@ def test_what_others_say_gives_github_no_commands() -> None:
     assert lines[:3] == ["a::b", "  :: error::x", "## [error]y"]
     assert [line for line in lines if re.match(r"\s*(::\S|##\[)", line)] == ["::warning::ours"]
     assert any(":: stop-commands" in line for line in lines)
+
+
+def test_a_story_that_nobody_reads_any_more_ends_nothing() -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "w") as stream:
+        made = Console(stderr=stream, environment={})
+        made.say("to `head`, which is gone")
+        made.error(InputError("no"))

@@ -105,3 +105,26 @@ def test_a_folder_that_is_gone_is_exit_2(
     (tmp_path / "gone").rmdir()
     assert main(["plan"], {"PIPELINE_CACHE": str(tmp_path)}) == 2
     assert "the folder that you stand in is gone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (["--since", "HEAD"], "hint: give `--matrix` too"),
+        (["--child-pipeline"], "`--child-pipeline` is about what a CI has to do"),
+        (["--matrix", "--since", ""], "`--since` names no commit"),
+    ],
+)
+def test_what_a_plan_would_leave_out_of_account_is_exit_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str], says: str
+) -> None:
+    assert main(["plan", *option, "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["init", ""], ["new", "", "--parent", "nlp"], ["verify", "nlp", "--policy", " "]])
+def test_an_empty_word_is_no_folder_no_file_and_no_name(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parser().parse_args(words)
+    assert ended.value.code == 2
+    assert "an empty word names nothing" in capsys.readouterr().err

@@ -29,6 +29,7 @@ def faults(text: str) -> list[str]:
     with pytest.raises(CatalogError) as caught:
         policy.parse(text.encode(), "p.yaml")
     assert caught.value.hint
+    assert caught.value.message.startswith("`p.yaml` has ")
     return list(caught.value.problems)
 
 
