@@ -80,7 +80,7 @@ def _settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> 
     if arguments.verb == "init":
         root = _folder(arguments.folder or ".")
     else:
-        root = _folder(root) if root else _here() if alone else _find_root(_here())
+        root = _folder(root) if root else _here() if alone else _find_root(_here(), arguments.verb)
     return Settings(
         root=root,
         cache=_cache(environment),
@@ -131,12 +131,14 @@ def _here() -> Path:
         raise InputError("the folder that you stand in is gone", hint="go to another one") from error
 
 
-def _find_root(start: Path) -> Path:
+def _find_root(start: Path, verb: str) -> Path:
     for folder in (start, *start.parents):
         if (folder / "images" / "catalog.yaml").is_file():
             return folder
+    alone = "; for the evidence alone, name the folder of public keys with `--keys`" if verb == "verify" else ""
     raise InputError(
-        f"there is no `images/catalog.yaml` in `{start}` or above it", hint="go to the project's folder, or name it with `--root`"
+        f"there is no `images/catalog.yaml` in `{start}` or above it",
+        hint=f"go to the project's folder, or name it with `--root`{alone}",
     )
 
 

@@ -4,6 +4,7 @@
 # Prints `digest-of-the-manifest predicate-type result` for each statement that the key signed about this digest.
 # Exits 0 only when one of them has the predicate type TYPE: a signature of the digest itself, unless another is named.
 set -eu
+[ $# -ge 2 ] || { echo "usage: consumer.sh REGISTRY/REPOSITORY@sha256:… KEY.pub [TYPE]" >&2; exit 2; }
 ref=$1 key=$(realpath "$2") wanted=${3:-https://sigstore.dev/cosign/sign/v1}
 host=${ref%%/*} digest=${ref#*@} path=${ref#*/}
 case $host in localhost:* | 127.*) scheme=http ;; *) scheme=https ;; esac

@@ -44,6 +44,14 @@ def test_a_folder_without_a_catalog_is_exit_2_and_says_where_it_looked(
     assert "hint: " in told.err
 
 
+def test_whoever_verifies_without_a_catalog_is_told_of_the_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", "registry.example.com/x:1"], {"HOME": str(tmp_path)}) == 2
+    assert "name the folder of public keys with `--keys`" in capsys.readouterr().err
+
+
 def test_an_unknown_image_is_exit_2_with_the_nearest_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["plan", "npl", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path)}) == 2
     assert "hint: did you mean `nlp`?" in capsys.readouterr().err
