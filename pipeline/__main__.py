@@ -111,7 +111,15 @@ def _least_database(environment: Mapping[str, str]) -> int | None:
 
 def _cache(environment: Mapping[str, str]) -> Path:
     if chosen := environment.get(names.ENV_CACHE):
-        return _folder(chosen)
+        folder = _folder(chosen)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = f"name another one in {names.ENV_CACHE}"
+            raise of_the_machine(error) or InputError(
+                f"`{folder}` cannot be a cache folder: {error.strerror}", hint=hint
+            ) from error
+        return folder
     from platformdirs import user_cache_path
 
     return user_cache_path(names.DISTRIBUTION, appauthor=False)

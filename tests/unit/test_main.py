@@ -136,3 +136,11 @@ def test_an_empty_word_is_no_folder_no_file_and_no_name(capsys: pytest.CaptureFi
         parser().parse_args(words)
     assert ended.value.code == 2
     assert "an empty word names nothing" in capsys.readouterr().err
+
+
+def test_a_cache_folder_that_cannot_be_made_is_exit_2_and_names_the_variable(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    assert main(["plan", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path / "file" / "cache")}) == 2
+    assert "cannot be used: Not a directory" in capsys.readouterr().err
