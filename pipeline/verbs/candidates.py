@@ -113,11 +113,21 @@ def _recorded(call: Call, catalog: Catalog, found: Survey) -> Survey:
 
 def test_verb(call: Call) -> int:
     """Check candidates, lane by lane, here or as Jobs of a cluster."""
+    _refuse_what_means_nothing(call)
     if call.arguments.collect:
         return collect_verb(call)
     if call.arguments.render:
         return _render(call)
     return put_off(call, lambda: _test(call)) if call.arguments.later else _test(call)[0]
+
+
+def _refuse_what_means_nothing(call: Call) -> None:
+    """Options that the others make void are mistakes, not decoration."""
+    arguments = call.arguments
+    if arguments.queue and not arguments.render:
+        raise InputError("`--queue` is of rendered Jobs", hint="give `--render kubernetes` too")
+    if arguments.lane and "gpu" not in arguments.lane and (arguments.gpus != "all" or arguments.require_gpu):
+        raise InputError("`--gpus` and `--require-gpu` are of the lane `gpu`, which is left out", hint="give `--lane gpu` too")
 
 
 def _render(call: Call) -> int:

@@ -144,3 +144,11 @@ def test_a_cache_folder_that_cannot_be_made_is_exit_2_and_names_the_variable(
     (tmp_path / "file").touch()
     assert main(["plan", "--root", str(FAMILY)], {"PIPELINE_CACHE": str(tmp_path / "file" / "cache")}) == 2
     assert "cannot be used: Not a directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--queue", "gpus"], ["--gpus", "2", "--lane", "cpu"], ["--require-gpu", "--lane", "cpu"]])
+def test_options_of_a_check_that_others_make_void_are_exit_2(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["test", "--root", str(FAMILY), *words], {"PIPELINE_CACHE": str(tmp_path)}) == 2
+    assert "too" in capsys.readouterr().err
