@@ -70,7 +70,9 @@ def unit(session: nox.Session, python: str) -> None:
 
 @own
 def integration(session: nox.Session, python: str) -> None:
-    """Run the tests on the real tools; what they need is found, got or started."""
+    """Run the tests of the edges on loopback and processes, then those on the real tools, which are found, got or started."""
+    if not session.posargs:
+        run(session, python, "-m", "pytest", "tests/edges", "-n", "auto")
     run(session, python, "-m", "pytest", "tests/integration", "tests/harbor", *session.posargs)
 
 
