@@ -17,6 +17,7 @@ from pathlib import Path
 from pipeline.catalog import Catalog
 from pipeline.engine import Described, Engine, Facts, describe, ensure
 from pipeline.errors import InputError
+from pipeline.nvidia import DRIVER
 from pipeline.oci import Pinned, Tagged, parse_reference
 from pipeline.registry import Registry
 from pipeline.settings import Settings
@@ -25,7 +26,6 @@ from pipeline.story import Story
 WORKSPACE = "/workspace"
 SHM = "2g"
 """Size of /dev/shm: workers of data loaders share their batches there, and docker's 64 MB end in a bus error."""
-DRIVER = Path("/proc/driver/nvidia/version")
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-cdi-hook")
 """Programs of which docker needs one for `--gpus`."""
 KEYS = "AUTHORIZED_KEYS"

@@ -29,6 +29,13 @@ def run(subject: Subject, suite: Suite, options: Options, bench: Bench) -> Ran:
     hardware = bench.hardware
     if hardware is None:
         return Ran(verdict=Verdict(outcome=Outcome.NOT_RUN, reason=gates.NO_DRIVER))
+    try:
+        return _counted(subject, suite, options, bench, hardware)
+    except (Temporary, ToolFailed, ToolUnfit) as error:
+        return Ran(verdict=of_error(error))
+
+
+def _counted(subject: Subject, suite: Suite, options: Options, bench: Bench, hardware: Hardware) -> Ran:
     quarantine = hardware.quarantine
     if refusal := quarantine.refusal():
         return Ran(verdict=Verdict(outcome=Outcome.INFRASTRUCTURE, reason=refusal, remedy=CLEAR))

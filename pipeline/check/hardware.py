@@ -16,7 +16,6 @@ LOOK_SECONDS = 120.0
 """Deadline of one question through a container: without persistence mode the driver wakes each GPU first."""
 EVERY = "all"
 """What both ways of handing GPUs out call all of them."""
-DRIVER = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
 UNREAD = "the kernel's log, which is on another machine"
 Look = Callable[[Callable[[], str]], Host | None]
 
@@ -48,12 +47,8 @@ def _elsewhere(engine: Engine, name: str, story: Story) -> Look:
     def look(image: Callable[[], str]) -> Host | None:
         if not engine.facts.gpus:
             return None
-
-        def ask(words: Sequence[str]) -> Completed:
-            return _asked(image(), words, engine, story)
-
-        told = ask(DRIVER)
-        found = nvidia.examine(ask=ask, driver=told.stdout.partition("\n")[0].strip(), host=name)
+        brought = image()  # what keeps an image away is no fault of the GPUs
+        found = nvidia.examine(ask=lambda words: _asked(brought, words, engine, story), driver="", host=name)
         return found.model_copy(update={"unread": (*found.unread, UNREAD)})
 
     return look

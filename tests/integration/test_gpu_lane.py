@@ -13,6 +13,7 @@ from pipeline.catalog import Catalog, Checks, Image
 from pipeline.check import Bench, Given, Hardware, Limits, Options, Subject, check, exit_code
 from pipeline.command import Runner
 from pipeline.engine import Engine, Gpus, connect
+from pipeline.errors import Temporary
 from pipeline.failures import Failures, Row
 from pipeline.gpus import Gpu, Host, Trouble
 from pipeline.oci import Pinned
@@ -269,6 +270,18 @@ def test_three_proved_faults_of_a_machine_in_a_row_end_its_work(machine: Machine
 def test_a_machine_is_looked_at_again_when_its_turn_has_come(machine: Machine, candidate: Pinned) -> None:
     machine.looks = [HOST, HOST.model_copy(update={"troubles": (Trouble(text="ECC", remedy="replace it", gpu="GPU-0"),)})]
     assert machine.run(candidate, PASSES).reason == "ECC"
+
+
+def test_a_machine_that_cannot_be_looked_at_is_a_result_and_no_exception(
+    machine: Machine, candidate: Pinned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails_to_look(_: Callable[[], str]) -> Host | None:
+        raise Temporary("the engine went away")
+
+    monkeypatch.setattr(machine, "look", fails_to_look)
+    found = machine.run(candidate, PASSES)
+    assert (found.outcome, found.reason, exit_code([found])) == (Outcome.INFRASTRUCTURE, "the engine went away", 75)
+    assert machine.quarantine.refusal() == ""
 
 
 def test_cheap_checks_that_fail_spare_the_gpus(machine: Machine, candidate: Pinned) -> None:
