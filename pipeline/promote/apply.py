@@ -3,20 +3,20 @@
 No tag is written before the image, its evidence, the verdict and the release signature are at the destination.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pipeline import attest
-from pipeline.errors import NotThere, TagConflict, Temporary
+from pipeline.errors import TagConflict
 from pipeline.evidence import Signed
-from pipeline.oci import Descriptor, Digest, Manifest
+from pipeline.oci import Digest, Manifest
 from pipeline.policy import Allowed
+from pipeline.promote.carry import bring
 from pipeline.promote.desk import Desk, create_tag
 from pipeline.promote.floating import move
 from pipeline.promote.prepare import Case, Prepared, carried
 from pipeline.promote.verdict import say
 from pipeline.promotion import Plan, Promotion
-from pipeline.survey import in_parallel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,53 +46,20 @@ def apply(prepared: Prepared, desk: Desk, told: Told) -> tuple[Promotion, ...]:
     return tuple(promotion for _, promotion in todo)
 
 
-def _release(case: Case, promotion: Promotion, statements: Mapping[Digest, bytes], desk: Desk, told: Told) -> None:
+def _release(case: Case, promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk, told: Told) -> None:
     if not isinstance(case.decision, Allowed):
         raise TypeError("only what is allowed is released")
-    body, kind = desk.registry.raw_manifest(promotion.source)
-    manifest = Manifest.parse(body)
-    if promotion.source != promotion.target:
-        _bring(promotion, manifest, kind, statements, desk)
+    manifest = _brought(promotion, evidence, desk)
     _decide(case.decision, case, promotion, desk, told)
     with desk.story.task(f"creating {promotion.release}"):
         create_tag(promotion.target, str(promotion.release), manifest, desk)
     move(promotion, manifest, desk)
 
 
-def _bring(promotion: Promotion, manifest: Manifest, kind: str, statements: Mapping[Digest, bytes], desk: Desk) -> None:
-    """The image and its evidence, with every digest as it was."""
-    there = _listed(promotion, desk)
-    missing = {digest: body for digest, body in statements.items() if there is None or digest not in there}
-    if there is not None and not missing:
-        return
-    parsed = [manifest, *map(Manifest.parse, missing.values())] if there is None else [*map(Manifest.parse, missing.values())]
-    _blobs(promotion, parsed, desk)
-    if there is None:
-        desk.registry.put_manifest(promotion.target.repository, manifest.body, kind)
-    desk.registry.adopt(promotion.target, [*missing.values()])
-    if lost := set(statements) - (_listed(promotion, desk) or set()):
-        raise Temporary(
-            f"`{promotion.target.repository.host}` took the evidence of `{promotion.image}` and does not list {min(lost)}",
-            hint="run the same command again",
-        )
-
-
-def _blobs(promotion: Promotion, manifests: Sequence[Manifest], desk: Desk) -> None:
-    blobs: dict[Digest, Descriptor] = {
-        one.digest: one for manifest in manifests for one in (manifest.config, *manifest.layers) if not one.elsewhere
-    }
-    total = sum(one.size for one in blobs.values())
-    source, target = promotion.source.repository, promotion.target.repository
-    with desk.story.task(f"bringing {promotion.image} to {target}", total) as task:
-        in_parallel(lambda one: desk.registry.copy_blob(source, target, one, advance=task.advance), blobs.values())
-
-
-def _listed(promotion: Promotion, desk: Desk) -> set[Digest] | None:
-    """What refers to the image at its destination; nothing where that does not hold it."""
-    try:
-        return {one.digest for one in desk.registry.referrers(promotion.target)}
-    except NotThere:
-        return None
+def _brought(promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk) -> Manifest:
+    if promotion.source == promotion.target:
+        return desk.registry.manifest(promotion.source)
+    return bring(promotion.image, promotion.source, promotion.target, evidence, desk.registry, desk.story)
 
 
 def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, told: Told) -> None:

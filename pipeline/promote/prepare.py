@@ -1,14 +1,15 @@
 """Everything before the first write: candidates resolved once, evidence collected, decisions made, writes planned."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline import names, promotion
-from pipeline.errors import NotThere, PromotionRefused, TagConflict
+from pipeline.errors import PromotionRefused, TagConflict
 from pipeline.evidence import Evidence, Ignored, Signed, collect
 from pipeline.gather import found
 from pipeline.oci import Digest, Pinned
 from pipeline.policy import Allowed, Refused
+from pipeline.promote.carry import statements
 from pipeline.promote.desk import Desk
 from pipeline.promote.reading import attached, standings
 from pipeline.promotion import Blocked, Plan, Standing, Wanted
@@ -123,25 +124,10 @@ def carried(cases: Sequence[Case], desk: Desk) -> Mapping[str, Mapping[Digest, b
 
 
 def _manifests(case: Case, desk: Desk) -> Mapping[Digest, bytes]:
-    source = case.subject.source.repository
-    if source == desk.repository:
+    source = case.subject.source
+    if source.repository == desk.repository:
         return {}
-    listed = {one.digest for one in desk.registry.referrers(case.subject.source)}
-    if lost := set(case.decision.statements) - listed:
-        raise _deleted(case, lost)
-    try:
-        bodies = in_parallel(lambda digest: desk.registry.raw_manifest(source.at(digest))[0], case.decision.statements)
-    except NotThere as error:
-        raise _deleted(case, case.decision.statements) from error
-    return dict(zip(case.decision.statements, bodies, strict=True))
-
-
-def _deleted(case: Case, lost: Collection[Digest]) -> PromotionRefused:
-    image = case.subject.image
-    return PromotionRefused(
-        f"evidence of `{image}` was deleted since it was decided upon: {', '.join(map(str, sorted(lost)))}",
-        hint=f"`nox -s test scan sign -- {image}`, then promote again; nothing was written",
-    )
+    return statements(case.subject.image, source, case.decision.statements, desk.registry)
 
 
 def _case(subject: Subject, standing: Standing, desk: Desk, judge: Judge) -> Case:

@@ -1,0 +1,72 @@
+"""An image and the statements that counted, to where it is released, with every digest as it was."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from pipeline.errors import NotThere, PromotionRefused, Temporary
+from pipeline.oci import Descriptor, Digest, Manifest, Pinned
+from pipeline.registry import Registry
+from pipeline.story import Story
+from pipeline.survey import in_parallel
+
+
+def statements(image: str, source: Pinned, wanted: Collection[Digest], registry: Registry) -> Mapping[Digest, bytes]:
+    """The manifests of the statements that counted, byte for byte; raises `PromotionRefused` when one is not there any more."""
+    listed = {one.digest for one in registry.referrers(source)}
+    if lost := set(wanted) - listed:
+        raise _deleted(image, lost)
+    try:
+        bodies = in_parallel(lambda digest: registry.raw_manifest(source.repository.at(digest))[0], wanted)
+    except NotThere as error:
+        raise _deleted(image, wanted) from error
+    return dict(zip(wanted, bodies, strict=True))
+
+
+def bring(
+    image: str, source: Pinned, target: Pinned, evidence: Mapping[Digest, bytes], registry: Registry, story: Story
+) -> Manifest:
+    """Bring what is not there yet, and see all of it listed; returns the image's manifest.
+
+    Raises `Temporary` when the registry takes the evidence and does not list it.
+    """
+    body, kind = registry.raw_manifest(source)
+    manifest = Manifest.parse(body)
+    there = _listed(target, registry)
+    missing = {digest: body for digest, body in evidence.items() if there is None or digest not in there}
+    if there is not None and not missing:
+        return manifest
+    parsed = [manifest, *map(Manifest.parse, missing.values())] if there is None else [*map(Manifest.parse, missing.values())]
+    _blobs(image, source, target, parsed, registry, story)
+    if there is None:
+        registry.put_manifest(target.repository, manifest.body, kind)
+    registry.adopt(target, [*missing.values()])
+    if lost := set(evidence) - (_listed(target, registry) or set()):
+        raise Temporary(
+            f"`{target.repository.host}` took the evidence of `{image}` and does not list {min(lost)}",
+            hint="run the same command again",
+        )
+    return manifest
+
+
+def _blobs(image: str, source: Pinned, target: Pinned, manifests: Sequence[Manifest], registry: Registry, story: Story) -> None:
+    blobs: dict[Digest, Descriptor] = {
+        one.digest: one for manifest in manifests for one in (manifest.config, *manifest.layers) if not one.elsewhere
+    }
+    total = sum(one.size for one in blobs.values())
+    here, there = source.repository, target.repository
+    with story.task(f"bringing {image} to {there}", total) as task:
+        in_parallel(lambda one: registry.copy_blob(here, there, one, advance=task.advance), blobs.values())
+
+
+def _listed(target: Pinned, registry: Registry) -> set[Digest] | None:
+    """What refers to the image at its destination; nothing where that does not hold it."""
+    try:
+        return {one.digest for one in registry.referrers(target)}
+    except NotThere:
+        return None
+
+
+def _deleted(image: str, lost: Collection[Digest]) -> PromotionRefused:
+    return PromotionRefused(
+        f"evidence of `{image}` was deleted since it was decided upon: {', '.join(map(str, sorted(lost)))}",
+        hint=f"`nox -s test scan sign -- {image}`, then promote again; nothing was written",
+    )
