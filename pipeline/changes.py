@@ -1,10 +1,16 @@
-"""What is different in an image from its last release: size, packages, vulnerabilities; pure."""
+"""What is different in an image from a release: size, packages, vulnerabilities; pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import get_args
+
+from pipeline.statements import Scanned, Severity
 
 SHOWN = 25
-"""Packages and vulnerabilities of an image that are listed; the others are counted."""
+"""Packages, and vulnerabilities that came and that went, that are listed; the others are counted."""
+PACKAGES = 3
+"""Packages of one vulnerability that are named; the others are counted."""
+WORST: tuple[Severity, ...] = get_args(Severity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,8 +22,10 @@ class Contents:
     """Compressed bytes of all layers."""
     packages: Mapping[str, Sequence[str]] | None = None
     """Name → versions."""
-    vulnerabilities: Mapping[str, str] | None = None
-    """Id → severity."""
+    scanned: Scanned | None = None
+    """Its vulnerabilities."""
+    unscanned: str = "no look-up of them counts"
+    """Why nobody knows its vulnerabilities, where that is so."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +38,40 @@ class Change:
     state: str = ""
     """How its build ended."""
     reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Known:
+    """One vulnerability of an image, with all packages that have it."""
+
+    id: str
+    severity: Severity
+    fixable: bool
+    """Whether there is a fix for one of the packages."""
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """The vulnerabilities of one image that another has not, each once, the worst first."""
+
+    new: tuple[Known, ...]
+    gone: tuple[Known, ...]
+    unsettled: tuple[Known, ...]
+    """Of one image alone, in packages that the other has too, without advisories that could tell."""
+
+
+def difference(now: Scanned, before: Scanned) -> Difference:
+    """What came and what went, by id."""
+    here, there = _known(now), _known(before)
+    came = [one for name, one in here.items() if name not in there]
+    went = [one for name, one in there.items() if name not in here]
+    dark = [one for one in came if _in_dark(one, before)] + [one for one in went if _in_dark(one, now)]
+    return Difference(
+        new=_by_severity([one for one in came if one not in dark]),
+        gone=_by_severity([one for one in went if one not in dark]),
+        unsettled=_by_severity(dark),
+    )
 
 
 def moved(now: Mapping[str, Sequence[str]], before: Mapping[str, Sequence[str]]) -> Sequence[str]:
@@ -50,7 +92,7 @@ def lines(change: Change) -> Iterator[str]:
     if now.size is not None and before.size is not None:
         yield f"size against `{before.tag}`: {_megabytes(now.size)}, {_signed(now.size - before.size)}"
     yield from _packages(now, before)
-    yield from _vulnerabilities(now, before)
+    yield from vulnerabilities(now, before)
 
 
 def _packages(now: Contents, before: Contents) -> Iterator[str]:
@@ -62,26 +104,68 @@ def _packages(now: Contents, before: Contents) -> Iterator[str]:
     yield from (f"  {line}" for line in _some(found))
 
 
-def _vulnerabilities(now: Contents, before: Contents) -> Iterator[str]:
-    if now.vulnerabilities is None or before.vulnerabilities is None:
-        yield f"vulnerabilities are not compared: nobody knows those of {_who(now.vulnerabilities, before)}"
-        return
-    new = sorted(f"+ {name} {now.vulnerabilities[name]}" for name in now.vulnerabilities.keys() - before.vulnerabilities.keys())
-    gone = sorted(
-        f"- {name} {before.vulnerabilities[name]}" for name in before.vulnerabilities.keys() - now.vulnerabilities.keys()
-    )
-    yield f"vulnerabilities: {len(new)} new, {len(gone)} gone"
-    yield from (f"  {line}" for line in _some([*new, *gone]))
+def vulnerabilities(now: Contents, before: Contents | None, shown: int = SHOWN) -> Iterator[str]:
+    """How many came and went, then at most `shown` lines of each; where one side is not known, that and why."""
+    if before is None:
+        yield "vulnerabilities are not compared: nothing is released that they could be compared with"
+    elif now.scanned is None or before.scanned is None:
+        sides = [("this image", now), (f"`{before.tag}`", before)]
+        unknown = [f"nobody knows those of {name}: {one.unscanned}" for name, one in sides if one.scanned is None]
+        yield f"vulnerabilities are not compared: {'; '.join(unknown)}"
+    else:
+        yield from _differing(now.scanned, before.scanned, before.tag, shown)
+
+
+def _differing(now: Scanned, before: Scanned, tag: str, shown: int) -> Iterator[str]:
+    found = difference(now, before)
+    unsettled = f", {len(found.unsettled)} that one side cannot tell" if found.unsettled else ""
+    yield f"vulnerabilities against `{tag}`: {len(found.new)} new, {len(found.gone)} gone{unsettled}{_databases(now, before)}"
+    for sign, some in (("+", found.new), ("-", found.gone), ("?", found.unsettled)):
+        yield from (f"  {line}" for line in _some([f"{sign} {_told(one)}" for one in some], shown))
+
+
+def _databases(now: Scanned, before: Scanned) -> str:
+    """Of a newer database more is known: then not all that is new came with the image."""
+    new, old = now.database.updated, before.database.updated
+    return "" if new == old else f"; by databases of {new:%Y-%m-%d %H:%M} and, for the release, {old:%Y-%m-%d %H:%M}"
+
+
+def _told(one: Known) -> str:
+    named, more = ", ".join(one.packages[:PACKAGES]), len(one.packages) - PACKAGES
+    fix = "with a fix" if one.fixable else "without a fix"
+    return f"{one.id} {one.severity}, {fix}: {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def _known(scanned: Scanned) -> Mapping[str, Known]:
+    found: dict[str, Known] = {}
+    for one in scanned.vulnerabilities:
+        other = found.get(one.id)
+        found[one.id] = Known(
+            id=one.id,
+            severity=min(one.severity, other.severity if other else one.severity, key=WORST.index),
+            fixable=bool(one.fixed) or (other is not None and other.fixable),
+            packages=tuple(sorted({one.package, *(other.packages if other else ())})),
+        )
+    return found
+
+
+def _in_dark(one: Known, other: Scanned) -> bool:
+    """Whether the other image has a package of it without advisories: that it is not known there says nothing."""
+    return not {package.rpartition(" ")[0] for package in other.unassessed}.isdisjoint(one.packages)
+
+
+def _by_severity(found: Sequence[Known]) -> tuple[Known, ...]:
+    return tuple(sorted(found, key=lambda one: (WORST.index(one.severity), one.id)))
 
 
 def _who(known: object | None, before: Contents) -> str:
     return "this image" if known is None else f"`{before.tag}`"
 
 
-def _some(found: Sequence[str]) -> Iterator[str]:
-    yield from found[:SHOWN]
-    if len(found) > SHOWN:
-        yield f"and {len(found) - SHOWN} more"
+def _some(found: Sequence[str], shown: int = SHOWN) -> Iterator[str]:
+    yield from found[:shown]
+    if len(found) > shown:
+        yield f"and {len(found) - shown} more"
 
 
 def _moved(name: str, before: Sequence[str], now: Sequence[str]) -> str:

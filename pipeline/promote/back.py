@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pipeline.changes import Contents
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.evidence import Evidence, collect
 from pipeline.gather import found
@@ -10,11 +11,11 @@ from pipeline.oci import Digest, Manifest, Pinned
 from pipeline.policy import Allowed, Refused
 from pipeline.promote.desk import Desk
 from pipeline.promote.floating import follow, let_name
-from pipeline.promote.reading import standings
+from pipeline.promote.reading import known, standings
 from pipeline.promote.verdict import say
 from pipeline.promotion import Standing, asked
 from pipeline.releases import Release
-from pipeline.statements import Decided
+from pipeline.statements import Decided, Scanned
 
 JudgeBack = Callable[[str, Evidence], Allowed | Refused]
 """Decides on going back to an image; rules that time can break are waived."""
@@ -31,6 +32,13 @@ class Rollback:
     evidence: Evidence
     decision: Allowed | Refused
     reason: str
+    replaced: Contents | None
+    """What the floating tag names now."""
+
+    @property
+    def now(self) -> Contents:
+        """What it will name."""
+        return Contents(scanned=self.evidence.one(Scanned))
 
     @property
     def holds(self) -> bool:
@@ -104,9 +112,16 @@ def prepare_rollback(image: str, to: str, reason: str, desk: Desk, judge: JudgeB
                 hint=f"`nox -s history -- {image}` shows those that have one",
             )
         evidence = collect(target, found(target, desk.keys, desk.registry), now=desk.now())
-    decision = judge(image, evidence)
+        replaced = known(standing, desk)
     return Rollback(
-        image=image, release=release, target=target, standing=standing, evidence=evidence, decision=decision, reason=reason
+        image=image,
+        release=release,
+        target=target,
+        standing=standing,
+        evidence=evidence,
+        decision=judge(image, evidence),
+        reason=reason,
+        replaced=replaced,
     )
 
 

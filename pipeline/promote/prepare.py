@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline import names, promotion
+from pipeline.changes import Contents
 from pipeline.errors import PromotionRefused, TagConflict
 from pipeline.evidence import Evidence, Ignored, Signed, collect
 from pipeline.gather import found
@@ -11,10 +12,10 @@ from pipeline.oci import Digest, Pinned
 from pipeline.policy import Allowed, Refused
 from pipeline.promote.carry import statements
 from pipeline.promote.desk import Desk
-from pipeline.promote.reading import attached, standings
+from pipeline.promote.reading import attached, known, standings
 from pipeline.promotion import Blocked, Plan, Standing, Wanted
 from pipeline.releases import Release, floating_tag
-from pipeline.statements import Built, Decided
+from pipeline.statements import Built, Decided, Scanned
 from pipeline.survey import in_parallel
 
 Judge = Callable[[str, Evidence, int | None], Allowed | Refused]
@@ -60,6 +61,13 @@ class Case:
     """Verdicts and signatures that the destination holds already."""
     decision: Allowed | Refused
     standing: Standing
+    replaced: Contents | None
+    """What the floating tag names now."""
+
+    @property
+    def now(self) -> Contents:
+        """What it will name."""
+        return Contents(scanned=self.evidence.one(Scanned))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +153,7 @@ def _case(subject: Subject, standing: Standing, desk: Desk, judge: Judge) -> Cas
         there=there,
         decision=judge(subject.image, evidence, _size(standing, subject, desk)),
         standing=standing,
+        replaced=known(standing, desk, subject.source.repository),
     )
 
 

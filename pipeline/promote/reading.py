@@ -5,15 +5,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from pipeline.errors import NotThere
+from pipeline.changes import Contents
+from pipeline.errors import Interrupted, NotThere, PipelineError, Terminated
 from pipeline.evidence import Ignored, Signed, Why, collect
 from pipeline.gather import Keys, found
-from pipeline.oci import Digest, Pinned
+from pipeline.oci import Digest, Pinned, Repository
 from pipeline.promote.desk import Desk
 from pipeline.promotion import Past, Standing, past
 from pipeline.registry import Registry
 from pipeline.releases import Release, floating_tag
-from pipeline.statements import SIGNATURE, SUMMARY, Decided
+from pipeline.statements import SIGNATURE, SUMMARY, VULNERABILITIES, Decided, Scanned
 from pipeline.survey import in_parallel
 
 KINDS = (SUMMARY, SIGNATURE)
@@ -68,12 +69,37 @@ def _strays(tags: Collection[str], desk: Desk) -> Sequence[Decided]:
     ]
 
 
-def attached(pinned: Pinned, keys: Keys, registry: Registry) -> tuple[Signed | Ignored, ...]:
-    """Verdicts and signatures on a digest; none where the registry does not hold it."""
+def attached(pinned: Pinned, keys: Keys, registry: Registry, kinds: Collection[str] = KINDS) -> tuple[Signed | Ignored, ...]:
+    """Verdicts and signatures on a digest, or other `kinds`; none where the registry does not hold it."""
     try:
-        return found(pinned, keys, registry, kinds=KINDS)
+        return found(pinned, keys, registry, kinds=kinds)
     except NotThere:
         return ()
+
+
+def known(standing: Standing, desk: Desk, *beside: Repository) -> Contents | None:
+    """The vulnerabilities of what the floating tag names, by the newest look-up there or in a repository `beside`.
+
+    None where the tag names nothing. A registry that cannot tell hinders nobody from deciding, who is told so.
+    """
+    digest = standing.floating
+    if digest is None:
+        return None
+    tag = next((str(one) for one in standing.releases(digest)), f"{standing.floating_tag}, which is no release")
+    try:
+        return replace(_scan(digest, desk, (desk.repository, *beside)), tag=tag)
+    except (Interrupted, Terminated):
+        raise
+    except PipelineError as error:
+        return Contents(tag=tag, unscanned=error.message)
+
+
+def _scan(digest: Digest, desk: Desk, places: Collection[Repository]) -> Contents:
+    looked = (attached(place.at(digest), desk.keys, desk.registry, [VULNERABILITIES]) for place in dict.fromkeys(places))
+    evidence = collect(desk.repository.at(digest), [one for some in looked for one in some], now=desk.now())
+    if unread := evidence.because(Why.UNREADABLE):
+        return Contents(unscanned=f"{unread[0].manifest} {unread[0].text}")
+    return Contents(scanned=evidence.one(Scanned))
 
 
 def _verdicts(pinned: Pinned, desk: Desk) -> tuple[Sequence[Decided], Sequence[str]]:

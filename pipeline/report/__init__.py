@@ -1,6 +1,6 @@
 """Results as people and machines read them: tables, JSON, JUnit XML, Markdown. Everything here is pure."""
 
-from pipeline.report.changes import changes_markdown
+from pipeline.report.changes import changes_markdown, weaknesses_markdown, weaknesses_screen
 from pipeline.report.data import (
     builds_json,
     compatibility_json,
@@ -72,6 +72,8 @@ __all__ = [
     "scans_table",
     "signings_json",
     "signings_table",
+    "weaknesses_markdown",
+    "weaknesses_screen",
     "withdrawal_json",
     "withdrawal_lines",
 ]

@@ -98,9 +98,10 @@ def _facts(decision: "Judged", evidence: "Evidence") -> Iterator[tuple[str, str]
 
 
 def _lane(tested: Tested) -> str:
-    """`passed on 2x NVIDIA H100, 12 checks, 2026-05-01 12:00; lower rungs: all-reduce (one GPU)`."""
+    """`passed on 2x NVIDIA H100 with driver 550.54.15, 12 checks, 2026-05-01 12:00; lower rungs: all-reduce (one GPU)`."""
     gpus = Counter(gpu.name for gpu in tested.gpus)
-    on = ", ".join(f"{count}x {name}" for name, count in sorted(gpus.items()))
+    driver = f" with driver {tested.machine['driver']}" if gpus and tested.machine.get("driver") else ""
+    on = ", ".join(f"{count}x {name}" for name, count in sorted(gpus.items())) + driver
     said = f"{tested.outcome.value}{f' on {on}' if on else ''}, {_checks(tested)}, {tested.finished:%Y-%m-%d %H:%M}"
     rungs = "; ".join(f"{check.name} ({check.rung})" for check in tested.checks if check.rung and "::" not in check.name)
     return said + (f"; lower rungs: {rungs}" if rungs else "") + (f"; {tested.reason}" if tested.reason else "")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pipeline.report.changes import weaknesses_json
 from pipeline.report.data import plain
 from pipeline.report.decisions import decisions_json
 from pipeline.report.tables import table
@@ -26,7 +27,7 @@ def rollback_table(rollback: "Rollback") -> RenderableType:
 
 
 def rollback_json(rollback: "Rollback", *, written: bool) -> Any:
-    """The decision, and what was written by it."""
+    """The decision, which vulnerabilities come and go, and what was written."""
     return {
         "decision": decisions_json([rollback.decision])[0],
         "image": rollback.image,
@@ -35,6 +36,7 @@ def rollback_json(rollback: "Rollback", *, written: bool) -> Any:
         "floating": rollback.standing.floating_tag,
         "before": plain(rollback.standing.floating),
         "hold": rollback.holds,
+        "vulnerabilities": weaknesses_json(rollback.now, rollback.replaced),
         "written": written,
         "undo": rollback.undo,
     }

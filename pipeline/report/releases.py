@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pipeline.report.changes import weaknesses_json
 from pipeline.report.data import plain
 from pipeline.report.decisions import decisions_json
 from pipeline.report.tables import table
 
 if TYPE_CHECKING:
-    from pipeline.promote import Prepared, Settled
+    from pipeline.promote import Case, Prepared, Settled
     from pipeline.promotion import Plan, Promotion
 
 
 def promotions_json(settled: "Sequence[Settled]", prepared: "Prepared | None", written: "Sequence[Promotion]") -> Any:
-    """Decisions, the plan or what hinders it, and what was written."""
+    """Decisions, which vulnerabilities come and go, the plan or what hinders it, and what was written."""
     from pipeline.promotion import Blocked
 
     plan = prepared.plan if prepared else None
     return {
         "decisions": decisions_json([case.decision for case in prepared.cases]) if prepared else [],
+        "vulnerabilities": [_vulnerabilities(case) for case in prepared.cases] if prepared else [],
         "obstacles": plain(plan.obstacles) if isinstance(plan, Blocked) else [],
         "plan": [] if plan is None or isinstance(plan, Blocked) else [_promotion(one) for one in plan.promotions],
         "settled": [{"image": one.image, "target": str(one.target), "tag": one.tag, "floating": one.floating} for one in settled],
@@ -44,6 +46,10 @@ def announcement(promotion: "Promotion | Settled") -> str:
     """One line to paste."""
     tag = str(promotion.release)
     return f"{promotion.image} {tag}: {promotion.target.repository}:{tag}@{promotion.target.digest}, also as {promotion.floating}"
+
+
+def _vulnerabilities(case: "Case") -> Any:
+    return {"image": case.subject.image, **weaknesses_json(case.now, case.replaced)}
 
 
 def _before(one: "Promotion") -> str:

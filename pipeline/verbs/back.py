@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pipeline import context
-from pipeline.call import Call, policy_of, print_json
+from pipeline.call import Call, policy_of, print_json, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.verbs.releases import desk_of, images_of
@@ -28,6 +28,9 @@ def rollback_verb(call: Call) -> int:
     reason = _reason(arguments.reason)
     prepared = promote.prepare_rollback(image, arguments.to, reason, desk, _judge(call, catalog, loaded, desk))
     call.console.show(report.decision_table(prepared.decision, prepared.evidence))
+    call.console.show(report.weaknesses_screen(prepared.now, prepared.replaced))
+    summarise(call, report.decision_markdown(prepared.decision, prepared.evidence))
+    summarise(call, report.weaknesses_markdown(prepared.now, prepared.replaced))
     call.console.show(report.rollback_table(prepared))
     writes = not arguments.dry_run and not prepared.done and not isinstance(prepared.decision, Refused)
     if writes:

@@ -76,7 +76,9 @@ def _released(call: Call, prepared: "Prepared", desk: "Desk") -> "Sequence[Promo
         call.console.show(report.decision_table(case.decision, case.evidence))
         summarise(call, report.decision_markdown(case.decision, case.evidence))
     if isinstance(prepared.plan, promotion.Plan):
+        call.console.show(report.weaknesses_screen(case.now, case.replaced))
         call.console.show(report.promotion_table(prepared.plan))
+        summarise(call, report.weaknesses_markdown(case.now, case.replaced))
     if prepared.refusal or call.arguments.dry_run:
         return ()
     written = promote.apply(prepared, desk, promote.Told(reason=call.arguments.reason or ""))

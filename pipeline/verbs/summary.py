@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from pipeline import context, releases
 from pipeline.call import Call, content, policy_of, summarise
 from pipeline.catalog import Catalog
 from pipeline.changes import Change, Contents
 from pipeline.errors import InputError, PipelineError
+from pipeline.statements import Scanned
 
 Entry = Mapping[str, Any]
 
@@ -47,14 +50,20 @@ def _change(call: Call, catalog: Catalog, name: str, built: Entry, scanned: Entr
         now=Contents(
             size=built.get("size"),
             packages=scanned.get("components"),
-            vulnerabilities=_severities((scanned.get("scanned") or {}).get("vulnerabilities")),
+            scanned=_scanned(name, scanned.get("scanned")),
         ),
         released=_released(call, catalog, name),
     )
 
 
-def _severities(found: Any) -> Mapping[str, str] | None:
-    return None if found is None else {str(one["id"]): str(one["severity"]) for one in found}
+def _scanned(image: str, found: Any) -> Scanned | None:
+    try:
+        return None if found is None else Scanned.model_validate(found)
+    except ValidationError as error:
+        raise InputError(
+            f"`scan.json` tells of `{image}` what no scan does: {error}",
+            hint="keep there what `scan --json` of this version printed",
+        ) from error
 
 
 def _released(call: Call, catalog: Catalog, name: str) -> Contents | None:
@@ -70,7 +79,7 @@ def _released(call: Call, catalog: Catalog, name: str) -> Contents | None:
 
 def _contents(call: Call, catalog: Catalog, name: str) -> Contents | None:
     from pipeline.gather import gather
-    from pipeline.statements import Bom, Scanned
+    from pipeline.statements import Bom
 
     repository = catalog.release_repository
     last = releases.highest(call.registry.tags(repository), catalog.line, catalog.images[name].variant)
@@ -80,10 +89,9 @@ def _contents(call: Call, catalog: Catalog, name: str) -> Contents | None:
     pinned = repository.at(digest)
     evidence = gather(pinned, policy_of(call, catalog).keys, call.registry, now=call.now())
     bom, scanned = evidence.one(Bom), evidence.one(Scanned)
-    known = {one.id: str(one.severity) for one in scanned.vulnerabilities} if scanned else None
     return Contents(
         tag=str(last),
         size=call.registry.manifest(pinned).size,
         packages=bom.components if bom else None,
-        vulnerabilities=known,
+        scanned=scanned,
     )

@@ -11,7 +11,7 @@ from pipeline.oci import Digest
 from pipeline.registry import Registry
 from pipeline.statements import PROVENANCE
 from tests.integration.conftest import Stack
-from tests.integration.families import ended
+from tests.integration.families import Ended, ended
 from tests.integration.releasing import Releases, delete
 from tests.integration.signing import found_cosign
 from tests.integration.twins import Team
@@ -54,6 +54,34 @@ def test_what_time_has_broken_is_waived_and_recorded(team: Team) -> None:
     assert (back.code, releases.tags()["v1.0"]) == (0, old)
     assert {rule["code"] for rule in back.data["decision"]["rules"] if rule["waived"]} == {"lanes", "scan", "soak"}
     assert "passed over: soak: it is too young" in back.stderr
+
+
+def test_one_sees_which_vulnerabilities_come_and_go_in_both_directions(team: Team) -> None:
+    releases = team.releases.elsewhere("compared")
+    digests = [team.twin(5, known=["CVE-2026-1"]), team.twin(6, known=["CVE-2026-2"]), team.twin(7)]
+
+    def promoted(digest: Digest, *words: str) -> Ended:
+        return releases.call("promote", "core", "--digest", str(digest), *words, **team.environment)
+
+    first = promoted(digests[0])
+    assert "vulnerabilities are not compared: nothing is released" in first.stderr
+    shown = promoted(digests[1], "--dry-run", "--json")
+    assert "vulnerabilities against `v1.0.0`: 1 new, 1 gone" in shown.stderr
+    assert "+ CVE-2026-2 HIGH, with a fix: openssl" in shown.stderr
+    (told,) = shown.data["vulnerabilities"]
+    assert (told["image"], [one["id"] for one in told["new"]], [one["id"] for one in told["gone"]]) == (
+        "core",
+        ["CVE-2026-2"],
+        ["CVE-2026-1"],
+    )
+    team.scan(releases.family.repository.at(digests[0]), ["CVE-2026-1", "CVE-2026-2"])  # looked up anew, beside the candidate
+    assert "vulnerabilities against `v1.0.0`: 0 new, 1 gone" in promoted(digests[1]).stderr
+    back = releases.call(*BACK, "--dry-run", "--json", **team.environment)
+    assert "- CVE-2026-2 HIGH" in back.stderr
+    assert [one["id"] for one in back.data["vulnerabilities"]["new"]] == ["CVE-2026-1"]
+    unknown = promoted(digests[2], "--dry-run", "--json")
+    assert "vulnerabilities are not compared: nobody knows those of this image: no look-up of them counts" in unknown.stderr
+    assert unknown.data["vulnerabilities"][0]["new"] is None
 
 
 def test_a_revoked_key_and_a_broken_signature_refuse(team: Team) -> None:

@@ -1,7 +1,8 @@
 """Candidates that differ in nothing but their digest, each with evidence of its own: for those who release at the same time."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from pipeline import dsse, names, statements
 from pipeline.evidence import Key
 from pipeline.oci import Digest, Pinned, Repository
 from pipeline.registry import Registry
+from tests import cases
 from tests.integration.releasing import Releases
 from tests.integration.signing import Signer, signature_of
 
@@ -37,9 +39,18 @@ class Team:
         return {**told, names.ENV_POLICY: str(self.releases.family.root / "policies" / "team.yaml")}
 
     def twin(
-        self, number: int, image: str = "core", *, into: Repository | None = None, registry: Registry | None = None
+        self,
+        number: int,
+        image: str = "core",
+        *,
+        into: Repository | None = None,
+        registry: Registry | None = None,
+        known: Sequence[str] | None = None,
     ) -> Digest:
-        """Candidate `number` of an image, in `into`, with the least evidence that allows a release."""
+        """Candidate `number` of an image, in `into`, with the least evidence that allows a release.
+
+        With `known`, a scan of today that found these vulnerabilities.
+        """
         source, client = self.releases.family.repository, registry or Registry()
         digest = next(Digest(step["digest"]) for step in self.releases.call("plan", "--json").data if step["image"] == image)
         body = json.loads(Registry().raw_manifest(source.at(digest))[0])
@@ -52,7 +63,15 @@ class Team:
         built = self._built(digest).model_copy(update={"subject": str(target)})
         for statement in (statements.built_statement(built), signature_of(target.digest)):
             self._attach(target, statement, client)
+        if known is not None:
+            self.scan(target, known)
         return target.digest
+
+    def scan(self, target: Pinned, known: Sequence[str]) -> None:
+        """Attach a scan of now that found these vulnerabilities, all with a fix in the same package."""
+        now = datetime.now(UTC)
+        found = cases.scanned(now, subject=str(target), vulnerabilities=[cases.weakness(id=name) for name in known])
+        self._attach(target, statements.scanned_statement(found), Registry())
 
     def _built(self, digest: Digest) -> statements.Built:
         path = self.releases.family.root / ".pipeline" / "statements" / digest.hex / "built.json"

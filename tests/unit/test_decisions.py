@@ -40,8 +40,9 @@ def test_a_refusal_says_what_the_image_is_each_rule_and_what_mends_it() -> None:
 def test_lanes_are_shown_with_their_gpus_rungs_and_failures() -> None:
     checks = [Checked(name="matmul", image="base", outcome=Outcome.PASSED, rung="one GPU")]
     pair = [gpu("Tesla T4", 0), gpu("Tesla T4", 1)]
-    text = screen(beside(signed(passed("gpu", NOW, checks=checks, gpus=pair)), signed(failed("gpu", NOW))))
-    assert "passed on 2x Tesla T4, 1 check, 2026-05-10 12:00; lower rungs: matmul (one GPU)" in text
+    passing = passed("gpu", NOW, checks=checks, gpus=pair, machine={"driver": "550.54.15"})
+    text = screen(beside(signed(passing), signed(failed("gpu", NOW))))
+    assert "passed on 2x Tesla T4 with driver 550.54.15, 1 check, 2026-05-10 12:00; lower rungs: matmul (one GPU)" in text
     assert "failed on 1x NVIDIA A100-SXM4-80GB, 2 checks, 2026-05-10 12:00; matmul: 3 is not 4" in text
 
 
