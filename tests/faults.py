@@ -37,6 +37,8 @@ class Kind(Enum):
     """The registry does it, and the answer is lost."""
     EXPIRE = auto()
     """The token that comes along is good for nothing from now on."""
+    GONE = auto()
+    """The proxy hangs up, also on connections that are open; nobody listens from then on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +65,9 @@ class Fault:
 
 
 def each_fault(at: int, *, method: str = "", path: str = "") -> tuple[Fault, ...]:
-    """One of every kind, for the `at`-th request that fits."""
-    kinds = [Fault(kind=kind, at=at, method=method, path=path, seconds=0.2) for kind in Kind if kind is not Kind.ANSWER]
+    """One of every kind that is over again, for the `at`-th request that fits."""
+    passing = [kind for kind in Kind if kind not in (Kind.ANSWER, Kind.GONE)]
+    kinds = [Fault(kind=kind, at=at, method=method, path=path, seconds=0.2) for kind in passing]
     for status in (401, 403, 404, 409, 412, 429, 500, 503):
         headers = {"Retry-After": "1"} if status == 429 else {}
         kinds.append(Fault(kind=Kind.ANSWER, status=status, headers=headers, at=at, method=method, path=path))
@@ -95,6 +98,7 @@ class Faulty:
     """Told of each request after its end."""
     _seen: dict[int, int] = field(default_factory=dict)
     _expired: set[str] = field(default_factory=set)
+    _gone: Fault | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def expect(self, *faults: Fault) -> None:
@@ -113,6 +117,10 @@ class Faulty:
         """Bytes that requests brought."""
         return sum(each.up for each in self.asked(method, path))
 
+    def down(self, method: str = "", path: str = "") -> int:
+        """Bytes that answers brought."""
+        return sum(each.down for each in self.asked(method, path))
+
     def meets(self, method: str, path: str, authorization: str) -> Fault | None:
         """The fault of a request that came now."""
         met = None
@@ -123,7 +131,9 @@ class Faulty:
                     met = fault if fault.at <= number < fault.at + fault.times else met
             if met and met.kind is Kind.EXPIRE:
                 self._expired.add(authorization)
-        return met
+            if met and met.kind is Kind.GONE:
+                self._gone = met
+        return self._gone or met
 
     def expired(self, authorization: str) -> bool:
         """Whether this token is good for nothing any more."""
@@ -139,11 +149,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def faulty(registry: str, *faults: Fault) -> Iterator[Faulty]:
-    """Serve `registry` (host and port) a second time on a free port of loopback."""
+def faulty(registry: str, *faults: Fault, port: int = 0) -> Iterator[Faulty]:
+    """Serve `registry` (host and port) a second time on a port of loopback, by default a free one."""
     proxy = Faulty(host="", faults=faults)
     handler = type("Handler", (_Handler,), {"registry": registry, "proxy": proxy})
-    server = _Server(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", port), handler)
     proxy.host = f"127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
@@ -167,6 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
         body, self._up, self._down, self._status = self._body(), 0, 0, 0
         try:
             if kind is Kind.RESET:
+                self._break()
+            elif kind is Kind.GONE:
+                self.server.shutdown()
+                self.server.server_close()
                 self._break()
             elif kind is Kind.CUT:
                 self._cut(body)
@@ -225,7 +239,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _forward(self, body: bytes, kind: Kind | None) -> None:
-        headers = {name: value for name, value in self.headers.items() if name.lower() not in OWN_FRAMING}
+        wanted = {name for name in self.headers if name.lower() not in OWN_FRAMING}
+        headers = {name: ", ".join(self.headers.get_all(name, [])) for name in wanted}
         if self.proxy.expired(headers.get("Authorization", "")):
             headers["Authorization"] = "Bearer expired"
         with closing(http.client.HTTPConnection(self.registry, timeout=60)) as upstream:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.bench import peer, planning
 from tests.bench.family import Family
 from tests.bench.generated import catalog_of
-from tests.integration.proxy import Traffic, counted
+from tests.faults import Faulty, faulty
 
 ONE_GZIP_LAYER = 3.24e9
 """Bytes of the same PyTorch installation as one gzip layer."""
@@ -52,7 +52,7 @@ def relink(family: Family) -> Iterator[Figure]:
     family.verb("build")
     family.edit_rootfs(GROUND)
     family.verb("build", GROUND)
-    with counted(family.host) as traffic:
+    with faulty(family.host) as traffic:
         took = family.verb("build", through=traffic.host)
     yield Figure(f"relink of {IMAGE} and {CHILD} on a new {GROUND}", took.seconds, "s", at_most=5.0)
     yield Figure("  sent and loaded for it", _kilobytes(traffic), "kB", at_most=200.0)
@@ -66,7 +66,7 @@ def emptied(family: Family) -> Iterator[Figure]:
     with family.with_empty_builder() as other:
         other.verb("build", GROUND)
         for image in (IMAGE, CHILD):
-            with counted(family.host) as traffic:
+            with faulty(family.host) as traffic:
                 took = other.verb("build", image, through=traffic.host)
             yield Figure(f"relink of {image} on an empty builder", took.seconds, "s", at_most=5.0)
             yield Figure("  sent and loaded for it", _kilobytes(traffic), "kB", at_most=100.0)
@@ -76,10 +76,10 @@ def group(family: Family) -> Iterator[Figure]:
     """Another content of one lock group."""
     whole = family.verb("build").of(IMAGE)["size"]
     family.edit_group(IMAGE, GROUP)
-    with counted(family.host) as traffic:
+    with faulty(family.host) as traffic:
         took = family.verb("build", IMAGE, through=traffic.host)
     yield Figure(f"{IMAGE} with another {GROUP}", took.seconds, "s")
-    yield Figure("  sent of the whole image", 100 * traffic.up / whole, "%", at_most=5.0)
+    yield Figure("  sent of the whole image", 100 * traffic.up() / whole, "%", at_most=5.0)
 
 
 def edited(family: Family) -> Iterator[Figure]:
@@ -115,8 +115,8 @@ def _everything(family: Family) -> tuple[float, float]:
     return took.seconds, took.of(IMAGE)["seconds"]
 
 
-def _kilobytes(traffic: Traffic) -> float:
-    return (traffic.up + traffic.down) / 1e3
+def _kilobytes(traffic: Faulty) -> float:
+    return (traffic.up() + traffic.down()) / 1e3
 
 
 PARTS: Mapping[str, Callable[[Family], Iterator[Figure]]] = {

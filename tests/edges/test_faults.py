@@ -63,6 +63,18 @@ def test_half_of_a_body_is_sent_and_half_of_an_answer_arrives(registry: FakeRegi
     assert (proxy.up(), proxy.asked("GET")[0].down) == (5, 5)
 
 
+def test_one_that_is_gone_is_served_again_at_the_same_port(registry: FakeRegistry) -> None:
+    with faulty(registry.host, Fault(kind=Kind.GONE, at=2)) as proxy:
+        assert ask(proxy)[0] == 200
+        for _ in range(2):
+            with pytest.raises(LOST):
+                ask(proxy)
+    assert [each.status for each in proxy.log] == [200, 0]
+    with faulty(registry.host, port=int(proxy.host.rpartition(":")[2])) as again:
+        assert ask(again)[0] == 200
+        assert again.down() == len(ask(again)[1])
+
+
 def test_who_listens_hears_of_each_request(proxy: Faulty) -> None:
     heard: list[str] = []
     proxy.heard = lambda passed: heard.append(f"{passed.method} {passed.status}")
@@ -92,6 +104,6 @@ def test_a_token_that_expired_is_fetched_anew(registry: FakeRegistry, proxy: Fau
 
 def test_each_kind_of_fault_is_listed_once() -> None:
     faults = each_fault(3, method="PUT")
-    assert {fault.kind for fault in faults} == set(Kind)
+    assert {fault.kind for fault in faults} == set(Kind) - {Kind.GONE}
     assert {fault.status for fault in faults} >= {401, 403, 404, 409, 412, 429, 500, 503}
     assert len({str(fault) for fault in faults}) == len(faults)

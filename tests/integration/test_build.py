@@ -23,8 +23,8 @@ from pipeline.settings import Settings
 from pipeline.story import Silent
 from pipeline.surroundings import Surroundings
 from pipeline.survey import Survey, survey
+from tests.faults import Faulty, faulty
 from tests.integration.conftest import Stack
-from tests.integration.proxy import Traffic, counted
 
 LINKS = "FROM scratch AS layer\nCOPY data /layer/\nFROM base\nCOPY --link --from=layer /layer/ /\n"
 
@@ -118,26 +118,26 @@ def test_a_second_build_builds_nothing(family: Family) -> None:
 
 
 @pytest.fixture
-def watched(tmp_path: Path, stack: Stack) -> Iterator[tuple[Family, Traffic]]:
-    with counted(stack.host) as traffic:
+def watched(tmp_path: Path, stack: Stack) -> Iterator[tuple[Family, Faulty]]:
+    with faulty(stack.host) as traffic:
         made = Family(tmp_path, stack, f"{traffic.host}/integration")
         made.image("os", "release: false\n", "FROM scratch\nCOPY --link data /\n", data=secrets.token_bytes(1000))
         made.image("app", "parent: os\n", LINKS, data=secrets.token_bytes(200_000))
         yield made, traffic
 
 
-def test_a_new_base_relinks_its_child_without_running_a_step_or_sending_a_layer(watched: tuple[Family, Traffic]) -> None:
+def test_a_new_base_relinks_its_child_without_running_a_step_or_sending_a_layer(watched: tuple[Family, Faulty]) -> None:
     family, traffic = watched
     before = family.build()
-    assert 200_000 < traffic.up < 300_000, "each layer is sent once"
-    traffic.reset()
+    assert 200_000 < traffic.up() < 300_000, "each layer is sent once"
+    traffic.expect()
     family.write("os/data", secrets.token_bytes(1000))
     after = family.build()
     assert after["app"].reason.endswith("no step ran")
     old, new = image(before["app"].pinned)[0], image(after["app"].pinned)[0]
     assert new.layers[1:] == old.layers[1:]
     assert new.layers[:1] == image(after["os"].pinned)[0].layers
-    assert traffic.up + traffic.down < 100_000
+    assert traffic.up() + traffic.down() < 100_000
 
 
 def test_a_step_that_fails_stops_its_descendants_and_nobody_else(family: Family) -> None:
@@ -228,7 +228,7 @@ def test_an_interrupt_ends_the_builders_work_and_leaves_nothing(family: Family) 
 
 
 def test_a_push_to_a_registry_that_is_gone_is_temporary(family: Family) -> None:
-    with counted(family.stack.host) as traffic:
+    with faulty(family.stack.host) as traffic:
         gone = Family(family.settings.root / "gone", family.stack, f"{traffic.host}/integration")
         gone.image("os", "release: false\n", "FROM scratch\nCOPY --link data /\n", data=secrets.token_bytes(10))
         planned = gone.survey()

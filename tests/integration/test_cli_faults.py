@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.fakes import Answer, fake_registry
+from tests.faults import Fault, Kind, faulty
 from tests.integration.conftest import Stack
 from tests.integration.families import Family, free_port, tiny
-from tests.integration.proxy import counted
 
 
 @pytest.fixture
@@ -77,15 +77,14 @@ def test_an_engine_that_is_gone_is_unfit(family: Family, verb: str) -> None:
 
 
 def test_a_registry_that_dies_in_the_middle_of_a_push_is_temporary(tmp_path: Path, stack: Stack) -> None:
-    with counted(stack.host) as traffic:
-        family = tiny(tmp_path, stack, host=traffic.host)
-        traffic.dies_at = "PUT"
+    with faulty(stack.host, Fault(kind=Kind.GONE, method="PUT")) as proxy:
+        family = tiny(tmp_path, stack, host=proxy.host)
         built = family.call("build", "--json")
     assert built.code == 75
     assert [result["state"] for result in built.data] == ["failed", "aborted"]
     assert "does not answer" in built.of("os")["reason"]
     assert family.left() == []
-    with counted(stack.host, int(traffic.host.rpartition(":")[2])):
+    with faulty(stack.host, port=int(proxy.host.rpartition(":")[2])):
         assert family.tags() == []
         assert family.call("build").code == 0
         assert len(family.tags()) == 2
