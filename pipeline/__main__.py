@@ -13,7 +13,7 @@ from types import FrameType
 from typing import NoReturn
 
 from pipeline import names, runs
-from pipeline.arguments import parser
+from pipeline.arguments import parse
 from pipeline.command import Runner
 from pipeline.console import Console
 from pipeline.errors import InputError, Interrupted, PipelineError, Terminated, of_the_machine
@@ -37,7 +37,7 @@ def _open_what_is_closed() -> None:
 
 def main(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run one verb; returns its exit code (design: 0 ok, 1 bug, 2 input, … 130 and 143 interrupted)."""
-    arguments = parser().parse_args(argv)
+    arguments = parse(argv)
     console = Console(stderr=sys.stderr, environment=environment)
     runner = Runner(environment)
     try:

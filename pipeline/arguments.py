@@ -1,10 +1,19 @@
 """The command line: all verbs and their options."""
 
 import argparse
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from pipeline import names
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """What the words of a command line say; what is wrong with them is told with the usage of their verb, exit 2."""
+    arguments, left = parser().parse_known_args(argv)
+    if left:
+        arguments.usage.error(f"unrecognized arguments: {' '.join(left)}")
+    return arguments
 
 
 def parser() -> argparse.ArgumentParser:
@@ -120,7 +129,12 @@ def parser() -> argparse.ArgumentParser:
     released.add_argument("--of-the-day", action="store_true", help="one of them, another one every day")
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
-    start.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND")
+    start.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="COMMAND",
+        help="a program in the image and its words, in place of what the image starts: `run lab lab jupyter`",
+    )
     update = _verb(verbs, "update", "solve the locks again and say what moved", images=True)
 
     for command in (doctor, lint, plan, explain, build, test, scan, sign, verify, promote, rollback, withdraw, history, update):
@@ -138,6 +152,7 @@ def _verb(
     verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, *, images: bool = False
 ) -> argparse.ArgumentParser:
     command = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+    command.set_defaults(usage=command)
     command.add_argument("--root", type=_path, metavar="DIR", help=f"the folder that holds images/ ({names.ENV_ROOT})")
     command.add_argument("--candidates", metavar="REPOSITORY", help=f"where builds write ({names.ENV_CANDIDATES})")
     command.add_argument("--releases", metavar="REPOSITORY", help=f"where promotions write ({names.ENV_RELEASES})")

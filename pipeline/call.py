@@ -14,7 +14,8 @@ from pipeline import names, surroundings
 from pipeline.catalog import Catalog
 from pipeline.command import Runner
 from pipeline.console import Console
-from pipeline.errors import InputError, NothingSelected
+from pipeline.errors import InputError, NothingSelected, Temporary
+from pipeline.oci import DIGEST, Repository
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.survey import Survey, survey
@@ -56,11 +57,17 @@ class Call:
         return surroundings.registry(self.environment, run=self.run, cache=self.settings.cache)
 
 
-def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
-    """What the verb needs, found, got or started."""
+def ready_for(call: Call, catalog: Catalog, *needs: str, fresh: bool = False) -> "Ready":
+    """What the verb needs, found, got or started.
+
+    Without `fresh` the verb reads what is there: raises `Temporary` rather than start an empty registry at an address that
+    the user chose.
+    """
     from pipeline.readiness import Need
     from pipeline.setup import ensure
 
+    if "registry" in needs and call.settings.candidates and not fresh:
+        _there_already(catalog.candidate_repository, call.settings)
     return ensure(
         frozenset(map(Need, needs)),
         settings=call.settings,
@@ -69,6 +76,18 @@ def ready_for(call: Call, catalog: Catalog, *needs: str) -> "Ready":
         story=call.console,
         environment=call.environment,
     )
+
+
+def _there_already(repository: Repository, settings: Settings) -> None:
+    from pipeline import services
+
+    if not repository.loopback or services.registry_port(repository.host) is not services.Port.FREE:
+        return
+    if not services.kept(repository.host, settings.cache):
+        raise Temporary(
+            f"nothing listens at `{repository.host}`, and no registry of ours has kept anything for there",
+            hint=f"check {names.ENV_CANDIDATES} or `--candidates`; `nox -s build` with the same one starts a registry there",
+        )
 
 
 def survey_of(call: Call, catalog: Catalog, *, rebuild: bool = False) -> Survey:
@@ -87,20 +106,32 @@ def cosign_of(call: Call, catalog: Catalog) -> "Cosign":
 def policy_of(call: Call, catalog: Catalog, *, loopback: bool = True) -> "Loaded":
     """The policy that was named; else the local one for candidates on loopback, and the release policy for all others.
 
-    Without `loopback` too: what is to be written is elsewhere.
+    Without `loopback` too: what is to be written is elsewhere. Raises `InputError` for a pinned digest that is none; an empty
+    one pins nothing that exists, and is left for the policy to refuse.
     """
     from pipeline import policies
 
-    chosen = getattr(call.arguments, "policy", None) or call.environment.get(names.ENV_POLICY)
-    usual = "local.yaml" if catalog.candidate_repository.loopback and loopback else "release.yaml"
+    pinned = call.environment.get(names.ENV_POLICY_DIGEST)
+    if pinned and not DIGEST.fullmatch(pinned):
+        raise InputError(
+            f"`{names.ENV_POLICY_DIGEST}` is not a sha256 digest: `{pinned}`",
+            hint="`nox -s verify -- --json` tells the digest of these policies as `policy`",
+        )
     return policies.load(
-        Path(chosen) if chosen else call.settings.root / "policies" / usual,
-        pinned=call.environment.get(names.ENV_POLICY_DIGEST),
+        policy_path(call, catalog, loopback=loopback),
+        pinned=pinned,
         cache=call.settings.cache,
         cosign=lambda: cosign_of(call, catalog),
         run=call.run,
         environment=call.environment,
     )
+
+
+def policy_path(call: Call, catalog: Catalog, *, loopback: bool = True) -> Path:
+    """Where the policy of `policy_of` lies."""
+    chosen = getattr(call.arguments, "policy", None) or call.environment.get(names.ENV_POLICY)
+    usual = "local.yaml" if catalog.candidate_repository.loopback and loopback else "release.yaml"
+    return Path(chosen) if chosen else call.settings.root / "policies" / usual
 
 
 def reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:

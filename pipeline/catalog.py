@@ -44,6 +44,12 @@ def _accepted(check: Callable[[str], object]) -> AfterValidator:
     return AfterValidator(accept)
 
 
+def _not_latest(text: str) -> str:
+    if text == "latest":
+        raise ValueError("may not be `latest`: its tags would be taken for those of the newest release")
+    return text
+
+
 def _not_twelve_hex(text: str) -> str:
     if re.fullmatch(r"[0-9a-f]{12}", text):
         raise ValueError(f"may not be twelve hex digits, as input hashes are: `{text}`")
@@ -69,7 +75,7 @@ def _utc(moment: datetime) -> datetime:
     return moment
 
 
-Line = Annotated[str, _shaped(r"(?:0|[1-9][0-9]*)\.(?:0|[1-9][0-9]*)", "a release line like `2.6`")]
+Line = Annotated[str, _shaped(r"(?:0|[1-9][0-9]{0,8})\.(?:0|[1-9][0-9]{0,8})", "a release line like `2.6`")]
 ImageName = Annotated[
     str,
     _shaped(
@@ -77,10 +83,15 @@ ImageName = Annotated[
         "an image's name, `[a-z][a-z0-9-]*` and neither `base` nor `packages`",
     ),
 ]
-Variant = Annotated[str, _shaped(r"[a-z][a-z0-9]{0,62}", "a variant, `[a-z][a-z0-9]*`"), AfterValidator(_not_twelve_hex)]
+Variant = Annotated[
+    str,
+    _shaped(r"[a-z][a-z0-9]{0,62}", "a variant, `[a-z][a-z0-9]*`"),
+    AfterValidator(_not_twelve_hex),
+    AfterValidator(_not_latest),
+]
 CheckName = Annotated[str, _shaped(r"[a-z0-9]+(?:-[a-z0-9]+)*", "a check's name, `[a-z0-9-]*`")]
 CheckNames = Annotated[tuple[CheckName, ...], AfterValidator(_distinct)]
-Platform = Annotated[str, _shaped(r"[a-z0-9]+/[a-z0-9]+(?:/[a-z0-9]+)?", "a platform like `linux/amd64`")]
+Platform = Annotated[str, _shaped(r"linux/[a-z0-9]+(?:/[a-z0-9]+)?", "a platform of Linux, like `linux/amd64`")]
 Word = Annotated[str, _shaped(r"\S+", "one word")]
 Sentence = Annotated[str, _shaped(r"[^\n]*\S[^\n]*", "one line of text")]
 Account = Annotated[str, _shaped(r"[a-z_][a-z0-9_-]{0,31}", "a user's name")]

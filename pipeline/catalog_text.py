@@ -36,6 +36,8 @@ def parse(shared: bytes, folders: Mapping[str, Folder], *, with_locks: bool = Tr
     readable = top.value or not top.problems
     common = value(Shared, top, _converted(top, {"epoch": _moment}, problems), problems) if readable else None
     entries = {name: _entry(name, folder, problems) for name, folder in sorted(folders.items())}
+    if not entries:
+        problems.append(Problem(SHARED_FILE, 1, "no folder beside it describes an image: one is `images/NAME/image.yaml`"))
     problems += catalog_rules.problems(entries)
     problems += catalog_rules.runners(entries, common.runners) if common else ()
     if with_locks:

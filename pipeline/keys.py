@@ -13,11 +13,15 @@ from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError, ToolUnfit
 from pipeline.evidence import Key, Role
 from pipeline.gather import Keys
-from pipeline.policy import ListedKey
+from pipeline.policy import SERVICES, ListedKey
 
 ROLES: tuple[Role, ...] = get_args(Role)
 DEVELOPMENT = "development"
 MAKE = "`cosign generate-key-pair --output-key-prefix {0}`: `{0}.pub` into `policies/keys/`, its name into the policy"
+
+NAME = "name one in {0}: a file that cosign made, `env://VARIABLE`, or a key in a service (`awskms://…`)"
+KINDS = ("env", *SERVICES)
+"""What a key may be reached by that is no file."""
 
 
 def listed(
@@ -75,14 +79,14 @@ def private(
     role: Role, given: Mapping[str, str], *, cache: Path, loopback: bool, cosign: Cosign, environment: Mapping[str, str]
 ) -> PrivateKey:
     """The key to sign with in a role: what `given` names for it, else on loopback the development key, made when it lacks."""
+    variable = names.ENV_KEY[role]
     if reference := given.get(role):
-        return PrivateKey(reference=reference, environment=environment)
+        key = PrivateKey(reference=reference, environment=environment)
+        if key.scheme and key.scheme not in KINDS:
+            raise InputError(f"`{variable}` names a kind of key that there is not: `{key.scheme}://`", hint=NAME.format(variable))
+        return key
     if not loopback:
-        variable = names.ENV_KEY[role]
-        raise ToolUnfit(
-            f"there is no key for the role `{role}`",
-            hint=f"name one in {variable}: a file that cosign made, `env://VARIABLE`, or a key in a service (`awskms://…`)",
-        )
+        raise ToolUnfit(f"there is no key for the role `{role}`", hint=NAME.format(variable))
     path = _development(cache, "key")
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""`lint`: faults of the images' Dockerfiles that a build would not show, or would show late.
+"""`lint`: faults of the images' Dockerfiles that a build would not show, or would show late; and exceptions that do nothing.
 
 Locks that are older than their sources are faults of the catalog, which reports them whenever it is read.
 """
@@ -6,11 +6,13 @@ Locks that are older than their sources are faults of the catalog, which reports
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+from pipeline import policies
 from pipeline.additions import CONTEXT
 from pipeline.catalog import Catalog, Image
 from pipeline.command import Run
@@ -81,6 +83,15 @@ def lint(names: Sequence[str], *, settings: Settings, catalog: Catalog, hadolint
     if files:
         found += _hadolint([path.relative_to(settings.root) for path in files.values()], settings, hadolint, run)
     return tuple(sorted(set(found)))
+
+
+def exceptions(settings: Settings, catalog: Catalog, now: datetime) -> tuple[Finding, ...]:
+    """Exceptions from the policies that cannot count; raises `InputError` when their file has faults."""
+    idle = policies.idle(settings.root / "policies", catalog.images, now)
+    return tuple(
+        Finding(path=str(Path(one.file).relative_to(settings.root)), line=one.line, rule="idle-exception", text=one.text)
+        for one in idle
+    )
 
 
 def examine(catalog: Catalog, image: Image, text: str) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pipeline import catalog_text, context, locks, plan
 from pipeline.catalog import Image
-from pipeline.errors import InputError
+from pipeline.errors import CatalogError, InputError
 from pipeline.settings import Settings
 from pipeline.sources import Folder
 
@@ -38,7 +38,11 @@ def new(settings: Settings, name: str, parent: str, *, variant: str | None = Non
     on = plan.require(catalog, parent)
     texts = _texts(settings.images / TEMPLATE, name, on, variant or name.replace("-", ""))
     shared, folders = context.read_folders(settings)
-    catalog_text.parse(shared, {**folders, name: _folder(texts)})
+    try:
+        catalog_text.parse(shared, {**folders, name: _folder(texts)})
+    except CatalogError as error:
+        hint = "a name is lower case, `[a-z][a-z0-9-]*`; `--variant V` lets its tags end otherwise than with the name"
+        raise CatalogError(error.problems, hint=hint) from error
     return _write(settings.images, name, texts)
 
 

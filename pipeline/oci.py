@@ -27,7 +27,7 @@ NAME_LIMIT = 255
 """Characters of host and path together."""
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError)
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?")
@@ -40,8 +40,8 @@ class Digest:
     text: str
 
     def __post_init__(self) -> None:
-        if not _DIGEST.fullmatch(self.text):
-            raise InputError(f"`{self.text}` is not a sha256 digest")
+        if not DIGEST.fullmatch(self.text):
+            raise InputError(f"`{self.text}` is not a sha256 digest", hint="write `sha256:` and all of its 64 hex digits")
 
     def __str__(self) -> str:
         return self.text

@@ -1,7 +1,8 @@
 """A policy as it lies in a folder, with its exceptions and keys: its digest, and whether all of it is as committed."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pipeline import keys, policy
@@ -10,6 +11,7 @@ from pipeline.cosign import Cosign
 from pipeline.errors import InputError
 from pipeline.gather import Keys
 from pipeline.policy import Checkout, Exceptions, Policy
+from pipeline.yaml_text import Problem
 
 EXCEPTIONS = "exceptions.yaml"
 GIT_SECONDS = 60.0
@@ -42,6 +44,15 @@ def load(
         keys=keys.listed(found.keys, files, cache=cache, cosign=cosign, environment=environment),
         checkout=_checkout(folder, policy.digest({**contents, **files}), pinned, run),
     )
+
+
+def idle(folder: Path, images: Collection[str], now: datetime) -> tuple[Problem, ...]:
+    """The exceptions in a folder of policies that cannot count now in a catalog of `images`; none where there is no file of them.
+
+    Raises `InputError` with all faults of the file.
+    """
+    path = folder / EXCEPTIONS
+    return policy.idle_exceptions(_bytes(folder, EXCEPTIONS), str(path), images, now) if path.exists() else ()
 
 
 def _checkout(folder: Path, digest: str, pinned: str | None, run: Run) -> Checkout:

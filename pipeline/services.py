@@ -121,6 +121,11 @@ def start_registry(binary: Path, *, at: str, host: Host, cache: Path, story: Sto
     daemons.start(service, folder=folder(cache), story=story)
 
 
+def kept(host: str, cache: Path) -> bool:
+    """Whether a registry of ours has kept anything that was written to `host`, which has a port."""
+    return (cache / "registry" / str(_port(host))).is_dir()
+
+
 def buildkitd_socket(cache: Path) -> Path:
     """Where our buildkitd listens."""
     return folder(cache) / "buildkitd.sock"

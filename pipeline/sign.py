@@ -94,6 +94,8 @@ def _signed(subject: Subject, desk: Desk) -> Iterator[Signing]:
         if desk.absent:
             return
         raise _refusal(subject, [])
+    if desk.run is not None and not unsigned:
+        desk.story.say(f"`{subject.image}`: nothing of the run `{desk.run}` is here to be signed{_whose(there)}")
     for kind, (statement, record) in unsigned.items():
         yield _attached(subject, kind, statement, record, there, desk)
     if "ci" in desk.roles and not subject.rescanned:
@@ -209,10 +211,21 @@ def _attached(
     if role is None:
         return Signing(image=subject.image, kind=kind, ended="left", text=f"is signed by {' or '.join(sorted(role_of(record)))}")
     if known := attest.known(statement, record, role, there):
-        return Signing(image=subject.image, kind=kind, ended="known", manifest=known.manifest)
+        text = f"of the run `{run}`" if (run := _run(known)) else ""
+        return Signing(image=subject.image, kind=kind, ended="known", text=text, manifest=known.manifest)
     with desk.story.task(f"signing {subject.image}: {kind}"):
         manifest = attest.attach(subject.pinned, statement, desk.key(role), cosign=desk.cosign, registry=desk.registry)
     return Signing(image=subject.image, kind=kind, ended="attached", manifest=manifest)
+
+
+def _whose(there: Sequence[Signed]) -> str:
+    """Which runs the statements are of that are attached already, as the rest of a sentence."""
+    runs_told = sorted({run for one in there if (run := _run(one))})
+    return "; attached already are statements of " + ", ".join(f"`{run}`" for run in runs_told) if runs_told else ""
+
+
+def _run(signed: Signed) -> str:
+    return str(getattr(signed.record, "run", ""))
 
 
 def _role(record: Statable | None, roles: Collection[Role]) -> Role | None:

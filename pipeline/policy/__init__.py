@@ -3,12 +3,13 @@
 from pipeline.policy.case import Case, Checkout, Expected, Suite
 from pipeline.policy.codes import CODES, Code
 from pipeline.policy.decide import Allowed, Judged, Reason, Refused, decide
-from pipeline.policy.model import NO_EXCEPTIONS, Exceptions, ListedKey, Policy, Waiver
-from pipeline.policy.text import digest, parse, parse_exceptions
+from pipeline.policy.model import NO_EXCEPTIONS, SERVICES, Exceptions, ListedKey, Policy, Waiver
+from pipeline.policy.text import digest, idle_exceptions, parse, parse_exceptions
 
 __all__ = [
     "CODES",
     "NO_EXCEPTIONS",
+    "SERVICES",
     "Allowed",
     "Case",
     "Checkout",
@@ -24,6 +25,7 @@ __all__ = [
     "Waiver",
     "decide",
     "digest",
+    "idle_exceptions",
     "parse",
     "parse_exceptions",
 ]

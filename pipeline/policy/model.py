@@ -25,7 +25,9 @@ _PERCENT = re.compile(r"((?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,2})?) ?%")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOMENT = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KEY_FILE = re.compile(r"keys/[A-Za-z0-9_][A-Za-z0-9._-]*\.pub")
-_KMS = re.compile(r"(?:awskms|gcpkms|azurekms|hashivault|openbao|k8s|pkcs11)://\S+|gitlab://\S+")
+SERVICES = ("awskms", "gcpkms", "azurekms", "hashivault", "openbao", "k8s", "pkcs11", "gitlab")
+"""How the addresses of keys in services begin."""
+_KMS = re.compile(rf"(?:{'|'.join(SERVICES)})://\S+")
 _SPDX = re.compile(r"(?:LicenseRef-)?[A-Za-z0-9][A-Za-z0-9.+-]*")
 
 

@@ -2,12 +2,15 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from datetime import datetime
+from difflib import get_close_matches
 from typing import TypeVar
 
 from pipeline.catalog import Entry
 from pipeline.errors import CatalogError
-from pipeline.policy.model import Exceptions, Policy
+from pipeline.policy.model import Exceptions, Policy, Waiver
+from pipeline.policy.waivers import useless
 from pipeline.yaml_models import value
 from pipeline.yaml_text import Document, Problem, read
 
@@ -33,6 +36,16 @@ def parse_exceptions(content: bytes, file: str) -> Exceptions:
     found, problems = _read(Exceptions, document)
     problems += _twice(found, document) if found else ()
     return _whole(found, problems, file, "without exceptions the file says `exceptions: []`")
+
+
+def idle_exceptions(content: bytes, file: str, images: Collection[str], now: datetime) -> tuple[Problem, ...]:
+    """The exceptions in `content` that cannot count now: of an image that is none of `images`, expired, or too wide.
+
+    Raises `CatalogError` as `parse` does.
+    """
+    document, found = read(file, content), parse_exceptions(content, file).exceptions
+    told = [(at, f"exception `{one.label}` {text}") for at, one in enumerate(found) if (text := _idle(one, images, now))]
+    return tuple(document.problem(("exceptions", at), text) for at, text in told)
 
 
 def digest(contents: Mapping[str, bytes]) -> str:
@@ -67,6 +80,13 @@ def _relations(found: Policy, document: Document) -> Iterator[Problem]:
     for at, frozen in enumerate(found.freeze):
         if frozen.begin >= frozen.end:
             yield document.problem(("freeze", at), f"`freeze[{at}]` ends before it begins")
+
+
+def _idle(one: Waiver, images: Collection[str], now: datetime) -> str:
+    if one.image not in images:
+        near = get_close_matches(one.image, images, n=1)
+        return f"is of no image: there is no `{one.image}`" + (f", did you mean `{near[0]}`?" if near else "; remove it")
+    return f"{text}; mend it or remove it" if (text := useless(one, now)) else ""
 
 
 def _twice(found: Exceptions, document: Document) -> Iterator[Problem]:

@@ -1,7 +1,7 @@
 """Which exceptions count, which of them a finding uses, and what should be said about the others."""
 
 from collections.abc import Iterator, Set
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from pipeline.evidence import Why
 from pipeline.policy.case import Case, Fault
@@ -18,7 +18,7 @@ EACH = 3
 
 def usable(case: Case) -> tuple[Waiver, ...]:
     """The exceptions that count for this image now."""
-    return tuple(one for one in _of(case) if not _useless(one, case))
+    return tuple(one for one in _of(case) if not useless(one, case.now))
 
 
 def waivers(code: Code, fault: Fault, live: tuple[Waiver, ...]) -> tuple[Waiver, ...]:
@@ -34,17 +34,18 @@ def notes(case: Case, used: Set[Waiver]) -> tuple[str, ...]:
 
 
 def _idle(one: Waiver, case: Case, used: Set[Waiver]) -> str:
-    return _useless(one, case) or ("" if one in used else f"is not used: remove it (owner: {one.owner})")
+    return useless(one, case.now) or ("" if one in used else f"is not used: remove it (owner: {one.owner})")
 
 
 def _of(case: Case) -> tuple[Waiver, ...]:
     return tuple(one for one in case.exceptions.exceptions if one.image == case.image)
 
 
-def _useless(one: Waiver, case: Case) -> str:
-    if one.expires <= case.now:
+def useless(one: Waiver, now: datetime) -> str:
+    """Why an exception does not count, whatever is found; empty when it does."""
+    if one.expires <= now:
         return f"expired at {one.expires.isoformat()} (owner: {one.owner})"
-    if one.expires - case.now > LONGEST:
+    if one.expires - now > LONGEST:
         return f"is too wide: it ends more than {LONGEST.days} days from now, so it does not count"
     if bool(one.id) is not BY_NAME[one.rule].findings:
         wide = "is too wide: it names no finding" if BY_NAME[one.rule].findings else "names a finding, and its rule has none"

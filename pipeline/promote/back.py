@@ -149,7 +149,11 @@ def withdraw(text: str, reason: str, desk: Desk, *, dry: bool) -> Withdrawal:
     release = Release.parse(text)
     image = next((name for name, variant in desk.variants.items() if release and variant == release.variant), None)
     if release is None or image is None or release.line != desk.line:
-        raise InputError(f"`{text}` is no release of the line {desk.line}", hint=f"an immutable tag: `v{desk.line}.3`")
+        example = Release(line=desk.line, number=3, variant=desk.variants.get(text))
+        raise InputError(
+            f"`{text}` is no release of the line {desk.line}",
+            hint=f"name an immutable tag, like `{example}`; `nox -s history -- IMAGE` lists them",
+        )
     _, by_image = standings((image,), desk)
     standing = by_image[image]
     target = desk.repository.at(_there(release, standing))

@@ -176,7 +176,8 @@ def _unreachable(host: str, error: requests.RequestException, hidden: Collection
         text = redact(f"registry `{host}` does not answer in time: {error}", hidden)
         return Temporary(text, hint="run the same command later")
     local = Repository(host, "x").loopback
-    hint = "`nox -s setup` starts one" if local else "check the name and the network, then run it again"
+    ours = "check the port; `nox -s setup` starts the registry that builds write to"
+    hint = ours if local else "check the name and the network, then run it again"
     return Temporary(redact(f"registry `{host}` cannot be reached: {_cause(error)}", hidden), hint=hint)
 
 

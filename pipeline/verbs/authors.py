@@ -1,12 +1,17 @@
 """`init`, `new`, `lint`, `plan`, `explain` and `update`: what an author of images types."""
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pipeline import context, plan
 from pipeline.call import Call, hand_on, print_json, ready_for, survey_of
 from pipeline.errors import InputError
 from pipeline.verbs.work import show_work
+
+if TYPE_CHECKING:
+    from pipeline.lint import Finding
 
 
 def init_verb(call: Call) -> int:
@@ -33,17 +38,26 @@ def new_verb(call: Call) -> int:
 def lint_verb(call: Call) -> int:
     """Find faults in images; exit 2 when one is fatal."""
     from pipeline import report
-    from pipeline.lint import lint
+    from pipeline.lint import exceptions, lint
 
     catalog = context.load(call.settings)
     ready = ready_for(call, catalog, "hadolint")
     names = plan.selected(catalog, call.images)
-    findings = lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run)
+    findings = (
+        *lint(names, settings=call.settings, catalog=catalog, hadolint=ready.tools["hadolint"].path, run=call.run),
+        *exceptions(call.settings, catalog, call.now()),
+    )
     if call.arguments.json:
         print_json(report.lint_json(findings))
     for finding in findings:
         call.console.say(str(finding))
+    call.console.say(f"looked at {', '.join(f'`{name}`' for name in names)}, all locks and exceptions: {_count(findings)}")
     return InputError.exit_code if any(finding.fatal for finding in findings) else 0
+
+
+def _count(findings: "Sequence[Finding]") -> str:
+    fatal = sum(finding.fatal for finding in findings)
+    return f"{fatal} errors, {len(findings) - fatal} warnings" if findings else "no fault"
 
 
 def plan_verb(call: Call) -> int:

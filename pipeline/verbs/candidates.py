@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import context, plan
+from pipeline import context, names, plan
 from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import CheckFailed, InputError, NothingSelected, worst
@@ -29,8 +29,9 @@ def build_verb(call: Call) -> int:
     from pipeline.debian import Mirror
 
     catalog = context.load(call.settings)
+    parents = _parents(call, catalog)
     plan.selected(catalog, call.images)
-    ready = ready_for(call, catalog, "builder", "registry")
+    ready = ready_for(call, catalog, "builder", "registry", fresh=True)
     if ready.builder is None:
         raise AssertionError("a builder was asked for")
     around = surroundings.read(call.environment)
@@ -45,8 +46,8 @@ def build_verb(call: Call) -> int:
         now=call.now,
         run_id=call.run_id,
     )
-    if call.settings.parents:
-        _bring_parents(call, catalog, call.settings.parents)
+    if parents:
+        _bring_parents(call, catalog, parents)
     twice, expect = call.arguments.twice, call.arguments.expect
     if expect and len(call.images) != 1:
         raise InputError("`--expect` is about one image", hint="name that image alone")
@@ -62,11 +63,24 @@ def build_verb(call: Call) -> int:
     return worst([result.exit_code for result in results])
 
 
-def _bring_parents(call: Call, catalog: Catalog, parents: str) -> None:
+def _parents(call: Call, catalog: Catalog) -> Repository | None:
+    """Where parents may be brought from; raises `InputError` when what the user chose is no place."""
+    if not call.settings.parents:
+        return None
+    try:
+        return Repository.parse(f"{call.settings.parents}/{catalog.repository}")
+    except InputError as error:
+        raise InputError(
+            f"`{names.ENV_PARENTS}` is no registry and project: `{call.settings.parents}`",
+            hint="write `host[:port]/project`, lower case, as in `harbor.example.com/candidates`",
+        ) from error
+
+
+def _bring_parents(call: Call, catalog: Catalog, source: Repository) -> None:
     """Bring what the images named stand on, the nearest first, which saves the rest; what cannot be had is built."""
     from pipeline.parents import bring
 
-    source, tried = Repository.parse(f"{parents}/{catalog.repository}"), set(call.images or catalog.images)
+    tried = set(call.images or catalog.images)
     while True:
         found = survey(call.settings, catalog, call.registry, call.images, story=call.console)
         lack = [step for step in found.steps if step.action == "build" and step.image not in tried]

@@ -18,7 +18,7 @@ def setup_verb(call: Call) -> int:
         call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")
         return 0
     catalog = context.load(call.settings)
-    ready_for(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint", "trivy")
+    ready_for(call, catalog, "builder", "registry", "engine", "cli", "uv", "hadolint", "trivy", fresh=True)
     call.console.say(f"ready: builds write to `{catalog.candidate_repository}`")
     return 0
 

@@ -1,5 +1,7 @@
 """`promote`, `rollback`, `withdraw`, `history`: the release manager's verbs."""
 
+import os
+import pwd
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -37,9 +39,9 @@ def promote_verb(call: Call) -> int:
     images = images_of(catalog, call.images)
     if arguments.digest and len(images) != 1:
         raise InputError("`--digest` is about one image", hint="name that image alone")
+    loaded = policy_of(call, catalog, loopback=catalog.release_repository.loopback)
     hashes = context.hashes(call.settings, catalog, images)
     subjects = _subjects(call, catalog, images, hashes)
-    loaded = policy_of(call, catalog, loopback=catalog.release_repository.loopback)
     desk = desk_of(call, catalog, loaded)
     settled = [] if arguments.lift_hold else [one for subject in subjects if (one := promote.settled(subject, desk))]
     left = [subject for subject in subjects if subject.image not in {one.image for one in settled}]
@@ -74,11 +76,11 @@ def _released(call: Call, prepared: "Prepared", desk: "Desk") -> "Sequence[Promo
 
     for case in prepared.cases:
         call.console.show(report.decision_table(case.decision, case.evidence))
-        summarise(call, report.decision_markdown(case.decision, case.evidence))
-    if isinstance(prepared.plan, promotion.Plan):
         call.console.show(report.weaknesses_screen(case.now, case.replaced))
-        call.console.show(report.promotion_table(prepared.plan))
+        summarise(call, report.decision_markdown(case.decision, case.evidence))
         summarise(call, report.weaknesses_markdown(case.now, case.replaced))
+    if isinstance(prepared.plan, promotion.Plan):
+        call.console.show(report.promotion_table(prepared.plan))
     if prepared.refusal or call.arguments.dry_run:
         return ()
     written = promote.apply(prepared, desk, promote.Told(reason=call.arguments.reason or ""))
@@ -144,11 +146,19 @@ def desk_of(call: Call, catalog: Catalog, loaded: "Loaded") -> "Desk":
         key=lambda: _key(call, catalog),
         keys=loaded.keys,
         policy=loaded.checkout.policy,
-        actor=next((who for name in WHO if (who := call.environment.get(name))), "nobody known"),
+        actor=next((who for name in WHO if (who := call.environment.get(name))), _login()),
         run=call.run_id,
         now=call.now,
         story=call.console,
     )
+
+
+def _login() -> str:
+    """Whom the system knows as this process's user; a user id without an entry is nobody."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return "nobody known"
 
 
 def _key(call: Call, catalog: Catalog) -> "PrivateKey":

@@ -15,6 +15,8 @@ from pipeline.errors import InputError, PipelineError
 from pipeline.statements import Scanned
 
 Entry = Mapping[str, Any]
+KEPT = ("plan.json", "build.json", "scan.json")
+"""What a job keeps in the folder; one that ended early has the first of them, perhaps empty."""
 
 
 def summary_verb(call: Call) -> int:
@@ -22,6 +24,11 @@ def summary_verb(call: Call) -> int:
     from pipeline import report
 
     catalog, folder = context.load(call.settings), call.arguments.folder
+    if not any((folder / name).is_file() for name in KEPT):
+        raise InputError(
+            f"`{folder}` holds none of {', '.join(f'`{name}`' for name in KEPT)}",
+            hint="name the folder in which the verbs' `--json` was kept",
+        )
     built = {str(one["image"]): one for one in _read(folder, "build.json")}
     scanned = {str(one["image"]): one for one in _read(folder, "scan.json")}
     text = report.changes_markdown([_change(call, catalog, name, built[name], scanned.get(name, {})) for name in built])

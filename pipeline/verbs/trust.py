@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipeline import context, names, plan, releases, surroundings
-from pipeline.call import Call, cosign_of, policy_of, print_json, ready_for, summarise
+from pipeline.call import Call, cosign_of, policy_of, policy_path, print_json, ready_for, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.inputs import InputHash
@@ -80,13 +80,15 @@ def _rescanned(call: Call, catalog: Catalog, text: str) -> "Subject":
 
 def verify_verb(call: Call) -> int:
     """Say what is proved of images; with a policy, whether they may be released (exit 7 when not)."""
-    from pipeline import report
+    from pipeline import policies, report
 
     if call.arguments.keys:
         return _verify_alone(call)
     catalog = context.load(call.settings)
-    ready_for(call, catalog, "registry")
     loaded = policy_of(call, catalog)
+    ready_for(call, catalog, "registry")
+    for problem in policies.idle(policy_path(call, catalog).parent, catalog.images, call.now()):
+        call.console.warn(str(problem))
     subjects = _subjects(call, catalog)
     hashes = context.hashes(call.settings, catalog, [image for image, _ in subjects])
     decisions = [_decided(call, catalog, image, pinned, loaded, hashes) for image, pinned in subjects]

@@ -126,6 +126,15 @@ def test_all_that_is_known_is_signed_and_nothing_twice(made: Signed) -> None:
     assert made.family.left() == []
 
 
+def test_a_signing_job_without_statements_of_its_run_says_whose_are_attached(made: Signed, tmp_path: Path) -> None:
+    said = made.family.call("sign", "app", "--run", "18", "--statements", str(tmp_path), "--json")
+    assert (said.code, ends(said, "app")) == (0, {"signature": "known"})
+    told = "`app`: nothing of the run `18` is here to be signed; attached already are statements of `17"
+    assert told in said.stderr
+    again = made.family.call("sign", "app", "--run", "17", "--json")
+    assert {each["text"].split(".")[0] for each in again.data if each["kind"] == "built"} == {"of the run `17`"}
+
+
 def test_the_local_policy_allows_and_says_what_nobody_looked_at(made: Signed) -> None:
     verdict = made.family.call("verify", "app", "--json")
     assert (verdict.code, verdict.data[0]["allowed"], verdict.data[0]["reasons"]) == (0, True, [])

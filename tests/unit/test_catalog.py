@@ -107,6 +107,28 @@ def test_an_epoch_that_is_no_moment_of_utc_is_refused(epoch: str) -> None:
     assert fault.startswith("images/catalog.yaml:6: `epoch` must be a moment of UTC")
 
 
+@pytest.mark.parametrize(
+    ("good", "bad", "fault"),
+    [
+        (b"2.6", b"2." + b"6" * 200, "images/catalog.yaml:1: `line` is not a release line like `2.6`"),
+        (b"linux/amd64", b"windows/amd64", "images/catalog.yaml:5: `platform` is not a platform of Linux, like `linux/amd64`"),
+    ],
+)
+def test_a_line_that_fits_no_tag_and_a_platform_without_images_are_refused(good: bytes, bad: bytes, fault: str) -> None:
+    (found,) = faults({"a": folder("description: A\n")}, SHARED.replace(good, bad))
+    assert found.startswith(fault)
+
+
+def test_a_variant_that_reads_as_the_newest_release_is_refused() -> None:
+    (found,) = faults({"a": folder("description: A\nvariant: latest\n")})
+    assert found.startswith("images/a/image.yaml:2: `variant` may not be `latest`")
+
+
+def test_a_family_without_an_image_is_refused() -> None:
+    (found,) = faults({})
+    assert found == "images/catalog.yaml:1: no folder beside it describes an image: one is `images/NAME/image.yaml`"
+
+
 @pytest.mark.parametrize("line", ["2.6", "2.10", "3.0"])
 def test_a_line_that_yaml_takes_for_a_number_is_to_be_quoted(line: str) -> None:
     shared = SHARED.replace(b'"2.6"', line.encode())

@@ -13,6 +13,7 @@ from pipeline.command import Completed
 from pipeline.cosign import Cosign
 from pipeline.errors import InputError
 from pipeline.evidence import Key
+from tests.cases import NOW
 
 POLICY = Path(__file__).parents[2] / "policies"
 COMMIT = "e" * 40
@@ -45,7 +46,7 @@ def git(status: str = "", code: int = 0) -> Any:
 def load(path: Path, run: Any = None, environment: Mapping[str, str] | None = None) -> policies.Loaded:
     run = run or git()
     cosign = Cosign(path=Path("cosign"), run=run)
-    return policies.load(path, pinned=None, cache=path.parent, cosign=cosign, run=run, environment=environment or {})
+    return policies.load(path, pinned=None, cache=path.parent, cosign=lambda: cosign, run=run, environment=environment or {})
 
 
 CI = "  - {name: ci, roles: [ci], file: keys/ci.pub}\n"
@@ -130,3 +131,21 @@ def test_a_name_that_begins_with_no_role_is_refused(tmp_path: Path, name: str) -
         keys.in_folder(tmp_path)
     with pytest.raises(InputError, match=r"there is no `\*.pub`"):
         keys.in_folder(tmp_path / "nothing")
+
+
+def test_a_key_of_a_kind_that_there_is_not_is_refused_by_its_variable(tmp_path: Path) -> None:
+    cosign = Cosign(path=Path("cosign"), run=git())
+    with pytest.raises(InputError, match="`PIPELINE_KEY_CI` names a kind of key that there is not: `bogus://`") as caught:
+        keys.private("ci", {"ci": "bogus://x"}, cache=tmp_path, loopback=True, cosign=cosign, environment={})
+    assert "`env://VARIABLE`" in caught.value.hint
+    for good in ("ci.key", "env://KEY", "awskms:///alias/x", "gitlab://group/project"):
+        found = keys.private("ci", {"ci": good}, cache=tmp_path, loopback=False, cosign=cosign, environment={})
+        assert found.reference == good
+
+
+def test_exceptions_that_do_nothing_are_told_by_file_and_line_and_a_folder_without_them_tells_none(tmp_path: Path) -> None:
+    assert policies.idle(tmp_path, ["nlp"], NOW) == ()
+    line = "  - {rule: size, image: nlp, owner: o, reason: r, expires: 2026-05-01}\n"
+    (tmp_path / "exceptions.yaml").write_text(f"exceptions:\n{line}")
+    (found,) = policies.idle(tmp_path, ["nlp"], NOW)
+    assert str(found).startswith(f"{tmp_path}/exceptions.yaml:2: exception `size` expired")

@@ -10,8 +10,9 @@ import pytest
 from pipeline.catalog import Catalog, Image, Rootfs
 from pipeline.command import Completed
 from pipeline.errors import InputError, ToolFailed
-from pipeline.lint import OFF, Finding, examine, lint
+from pipeline.lint import OFF, Finding, examine, exceptions, lint
 from pipeline.settings import Settings
+from tests.cases import NOW
 
 DIGEST = "sha256:" + "a" * 64
 OS = Image(name="os", description="x", release=False, rootfs=Rootfs(suite="bookworm", packages=("bash",)))
@@ -196,3 +197,14 @@ def test_packages_that_no_step_installs_are_found_with_the_step_to_write() -> No
     (finding,) = examine(CATALOG, ADDING, 'FROM base\nRUN ["/bin/true"]')
     assert (finding.line, finding.rule, finding.fatal) == (1, "unused-packages", True)
     assert STEP in finding.hint
+
+
+def test_an_exception_of_a_misspelt_image_is_a_fault_of_its_own_line(settings: Settings) -> None:
+    assert exceptions(settings, CATALOG, NOW) == ()
+    (settings.root / "policies").mkdir()
+    entry = "  - {rule: size, image: app, owner: o, reason: r, expires: 2026-06-01}\n"
+    text = f"exceptions:\n{entry}{entry.replace('app', 'ap')}"
+    (settings.root / "policies" / "exceptions.yaml").write_text(text)
+    (found,) = exceptions(settings, CATALOG, NOW)
+    text = "exception `size` is of no image: there is no `ap`, did you mean `app`?"
+    assert str(found) == f"error: policies/exceptions.yaml:3: {text} (idle-exception)"

@@ -7,8 +7,8 @@ import pytest
 
 from pipeline import verbs
 from pipeline.__main__ import main
-from pipeline.arguments import parser
-from pipeline.verbs import VERBS
+from pipeline.arguments import parse, parser
+from pipeline.verbs import VERBS, releases
 
 FAMILY = Path(__file__).parents[2]
 
@@ -152,3 +152,63 @@ def test_options_of_a_check_that_others_make_void_are_exit_2(
 ) -> None:
     assert main(["test", "--root", str(FAMILY), *words], {"PIPELINE_CACHE": str(tmp_path)}) == 2
     assert "too" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "run"])
+def test_a_word_that_no_verb_knows_is_told_with_the_usage_of_its_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = {"new": ["x", "--parent", "y"], "rollback": ["x", "--to", "1", "--reason", "y"], "withdraw": ["x", "--reason", "y"]}
+    with pytest.raises(SystemExit) as ended:
+        parse([verb, *needed.get(verb, ["x"] if verb not in ("setup", "doctor") else []), "--nope"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"usage: pipeline {verb} ")
+    assert f"pipeline {verb}: error: unrecognized arguments: --nope" in told
+
+
+@pytest.mark.parametrize("verb", [["verify"], ["test"], ["scan"], ["run", "nlp"]])
+def test_who_reads_from_a_mistyped_port_is_told_so_and_starts_nothing(
+    verb: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_CANDIDATES": "localhost:1/candidates"}
+    environment |= {"HOME": str(tmp_path), "PIPELINE_POLICY": str(FAMILY / "policies" / "release.yaml")}
+    assert main([verb[0], "--root", str(FAMILY), *verb[1:]], environment) == 75
+    assert "error: nothing listens at `localhost:1`" in capsys.readouterr().err
+    assert not (tmp_path / "services").exists()
+
+
+@pytest.mark.parametrize("parents", ["::", "http://harbor.example.com/candidates", "Harbor/x y"])
+def test_a_place_of_parents_that_is_none_is_exit_2_before_anything_is_started(
+    parents: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_PARENTS": parents}
+    assert main(["build", "--root", str(FAMILY)], environment) == 2
+    assert f"`PIPELINE_PARENTS` is no registry and project: `{parents}`" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["verify"], ["promote", "nlp"], ["history", "nlp"]])
+def test_a_pinned_digest_that_is_none_is_exit_2_and_names_the_variable(
+    words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_POLICY_DIGEST": "sha256:abc"}
+    assert main([words[0], "--root", str(FAMILY), *words[1:]], environment) == 2
+    assert "`PIPELINE_POLICY_DIGEST` is not a sha256 digest: `sha256:abc`" in capsys.readouterr().err
+
+
+def test_a_folder_without_a_record_is_no_summary_and_one_in_which_nothing_was_built_is(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    environment = {"PIPELINE_CACHE": str(tmp_path)}
+    for folder in (tmp_path / "nothing", tmp_path):
+        assert main(["summary", "--root", str(FAMILY), str(folder)], environment) == 2
+        assert f"`{folder}` holds none of `plan.json`" in capsys.readouterr().err
+    (tmp_path / "build.json").touch()
+    assert main(["summary", "--root", str(FAMILY), str(tmp_path)], environment) == 0
+    assert capsys.readouterr().out == "No image was built.\n"
+
+
+def test_whom_no_variable_names_is_known_by_the_systems_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 0)
+    assert releases._login() == "root"
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)
+    assert releases._login() == "nobody known"

@@ -75,11 +75,12 @@ def test_this_familys_template_makes_an_image_of_links_only(settings: Settings) 
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_written(
-    settings: Settings, name: str, parent: str, variant: str | None, error: type[Exception], text: str
+    settings: Settings, name: str, parent: str, variant: str | None, error: type[InputError], text: str
 ) -> None:
     before = sorted(settings.root.rglob("*"))
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as caught:
         new(settings, name, parent, variant=variant)
+    assert caught.value.hint
     assert sorted(settings.root.rglob("*")) == before
 
 

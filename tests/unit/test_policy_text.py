@@ -208,6 +208,25 @@ def test_an_exception_stands_once() -> None:
     assert exception_faults(twice) == ["e.yaml:3: `vulnerabilities CVE-2026-1` of `nlp` is excepted already"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"image": "nlpp"}, "vulnerabilities CVE-2026-1` is of no image: there is no `nlpp`, did you mean `nlp`?"),
+        ({"image": "vision"}, "vulnerabilities CVE-2026-1` is of no image: there is no `vision`; remove it"),
+        (
+            {"expires": "2026-05-10"},
+            "vulnerabilities CVE-2026-1` expired at 2026-05-10T00:00:00+00:00 (owner: somebody); mend",
+        ),
+        ({"expires": "2026-11-10"}, "vulnerabilities CVE-2026-1` is too wide: it ends more than 180 days from now"),
+        ({"rule": "size"}, "size CVE-2026-1` names a finding, and its rule has none"),
+    ],
+)
+def test_an_exception_that_does_nothing_is_told_with_its_line(changes: dict[str, str], text: str) -> None:
+    content = entry(image="lab").encode() + b"  - " + entry(**changes).partition("  - ")[2].encode()
+    (found,) = policy.idle_exceptions(content, "e.yaml", ["nlp", "lab"], cases.NOW)
+    assert str(found).startswith(f"e.yaml:3: exception `{text}")
+
+
 def test_every_code_has_a_rule_and_every_rule_a_code() -> None:
     assert list(RULES) == [code.name for code in CODES]
     integrity = {"signature", "build", "lanes", "failing-lane", "claims", "bom", "scan", "future", "unreadable", "policy"}
