@@ -243,7 +243,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name: ", ".join(self.headers.get_all(name, [])) for name in wanted}
         if self.proxy.expired(headers.get("Authorization", "")):
             headers["Authorization"] = "Bearer expired"
-        with closing(http.client.HTTPConnection(self.registry, timeout=60)) as upstream:
+        with closing(http.client.HTTPConnection(self.registry, timeout=900)) as upstream:
             upstream.request(self.command, self.path, body or None, headers)
             self._up = len(body)
             with upstream.getresponse() as answer:

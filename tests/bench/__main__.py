@@ -1,4 +1,4 @@
-"""Benchmarks: `python -m tests.bench build [PART…]`, `… trust [PART…]`, `… copy [PART…]`.
+"""Benchmarks: `python -m tests.bench build [PART…]`, and so with `trust`, `copy` and `promote`.
 
 Prints a table, exits 1 when a figure is not what it must be.
 """
@@ -16,11 +16,16 @@ from platformdirs import user_cache_path
 
 from pipeline import names
 from pipeline.settings import Settings
-from tests.bench import build, copying, trust
+from tests.bench import build, copying, promotion, trust
 from tests.bench.build import LONGEST, Figure
 from tests.bench.family import ROOT, copied
 
-SUBJECTS = {"build": tuple(build.PARTS), "trust": tuple(trust.PARTS), "copy": tuple(copying.PARTS)}
+SUBJECTS = {
+    "build": tuple(build.PARTS),
+    "trust": tuple(trust.PARTS),
+    "copy": tuple(copying.PARTS),
+    "promote": tuple(promotion.PARTS),
+}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -35,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(there)}")
     parts = arguments.parts or [part for part in there if part != LONGEST]
     figures = []
-    measured = {"build": built, "trust": trusted, "copy": copying.measured}[arguments.subject]
+    measured = {"build": built, "trust": trusted, "copy": copying.measured, "promote": promotion.measured}[arguments.subject]
     for figure in measured(parts):
         tell(figure, sys.stderr if arguments.json else sys.stdout)
         figures.append(figure)

@@ -37,12 +37,12 @@ def stream(folder: Path) -> Iterator[Figure]:
         source = Repository(far.host, "bench/source")
         for count in (1, 8):
             blobs = [Registry().upload(source, os.urandom(SIZE // count)) for _ in range(count)]
-            memory, seconds = _copied(source, Repository(near.host, f"bench/target-{count}"), blobs)
+            memory, seconds = copied(source, Repository(near.host, f"bench/target-{count}"), blobs)
             yield Figure(f"{count} x {SIZE // count / 1e6:.1f} MB between two registries", SIZE / seconds / 1e6, "MB/s")
             yield Figure("  peak memory of it", memory / 1e6, "MB", at_most=MEMORY)
 
 
-def _copied(source: Repository, target: Repository, blobs: Sequence[Descriptor]) -> tuple[float, float]:
+def copied(source: Repository, target: Repository, blobs: Sequence[Descriptor]) -> tuple[float, float]:
     """Peak memory in bytes, and seconds."""
     started = time.monotonic()
     argv = [sys.executable, "-c", COPYING, str(source), str(target), *(f"{blob.digest}/{blob.size}" for blob in blobs)]

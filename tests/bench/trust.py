@@ -108,7 +108,7 @@ def verify(settings: Settings) -> Iterator[Figure]:
     """Eight statements signed and attached, then what is proved by them, and the verdict, each by a verb from start to end."""
     repository = Repository(context.load(settings).candidate_repository.host, f"bench/{secrets.token_hex(4)}/verified")
     image = image_in(repository, labels={names.LABEL_IMAGE: IMAGE})
-    statements, registry = _eight(image), Registry()
+    statements, registry = eight(image), Registry()
     with tempfile.TemporaryDirectory() as folder:
         cosign = Cosign(path=found_cosign(Path(folder), repository.host), run=Runner(os.environ))
         key = keys.private("ci", {}, cache=settings.cache, loopback=True, cosign=cosign, environment=os.environ)
@@ -130,7 +130,7 @@ def verify(settings: Settings) -> Iterator[Figure]:
     yield Figure("  that count", len(found["statements"]), "", at_least=8.0)
 
 
-def _eight(image: Pinned) -> Sequence[Statement]:
+def eight(image: Pinned) -> Sequence[Statement]:
     """Of the sizes that a large image's have."""
     listed = [{"name": f"package-{number}", "version": "1", "description": "x" * 400} for number in range(2000)]
     records = (
