@@ -1,37 +1,23 @@
 """Every check of the real images fails where what it proves is broken, for that reason, and a hang never reads like a failure."""
 
-import json
 import re
-import secrets
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Mapping
 
 import pytest
 
-from pipeline import context, names, statements
-from pipeline.catalog import Catalog, Checks, Image
-from pipeline.check import Bench, Limits, Options, Subject, check
-from pipeline.command import Runner
-from pipeline.engine import Engine, connect, ensure
+from pipeline.catalog import Catalog
+from pipeline.check import Bench, Limits
+from pipeline.engine import Engine
 from pipeline.oci import Pinned
-from pipeline.registry import Registry
-from pipeline.settings import Settings
 from pipeline.statements import Outcome
-from pipeline.story import Silent
-from tests.fakes import FakeRegistry, fake_registry
+from tests.fakes import FakeRegistry
 from tests.integration.conftest import Stack
-from tests.integration.families import PROJECT
-from tests.integration.images import forget
+from tests.integration.examination import Case, bench, catalog, engine, examined, failed, loaded, registry, unsaid
 from tests.integration.mutants import SITE, Mutant, breed, compiled, distribution, library, version
 
-RUN = f"integration-mutants-{secrets.token_hex(4)}"
+__all__ = ["bench", "catalog", "engine", "registry"]
+
 IMAGES = ("pytorch", "nlp")
-BUILDS_WITHIN = 3600.0
-"""Seconds, where the candidates are not there yet."""
 
 TF32 = """
 import torch
@@ -119,15 +105,6 @@ getpass.getuser = lambda: time.sleep(600)
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 """Threads that wait for each other take minutes on a machine that does other things too."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """A mutant, and what each check that it breaks must say: words of the failing test's name and reason."""
-
-    image: str
-    mutant: Mutant
-    says: Mapping[str, tuple[str, ...]]
 
 
 def of_torch(version: str, cuda: str | None) -> Mutant:
@@ -292,83 +269,8 @@ CASES = {
 
 
 @pytest.fixture(scope="module")
-def engine(stack: Stack) -> Iterator[Engine]:
-    engine = connect(stack.environment, run=RUN)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[FakeRegistry]:
-    with fake_registry() as registry:
-        yield registry
-
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
-    return context.load(Settings(root=PROJECT, cache=tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture(scope="module")
 def candidates(stack: Stack, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Pinned]:
-    """The real candidates, built if they are not there, and in the engine."""
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline", "build", *IMAGES, "--json"],
-        cwd=PROJECT,
-        env=dict(stack.environment),
-        capture_output=True,
-        text=True,
-        timeout=BUILDS_WITHIN,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found = {built["image"]: Pinned.parse(built["pinned"]) for built in json.loads(done.stdout)}
-    registry, scratch = Registry(), tmp_path_factory.mktemp("loading")
-    for pinned in found.values():
-        ensure(pinned, registry.manifest(pinned), engine=engine, registry=registry, story=Silent(), scratch=scratch)
-    return found
-
-
-@pytest.fixture
-def bench(tmp_path: Path, engine: Engine, catalog: Catalog, stack: Stack) -> Bench:
-    (tmp_path / "images").symlink_to(PROJECT / "images")
-    return Bench(
-        catalog=catalog,
-        settings=Settings(root=tmp_path, cache=tmp_path / "cache"),
-        engine=engine,
-        registry=Registry(),
-        run=Runner(stack.environment),
-        run_id=RUN,
-        story=Silent(),
-        now=lambda: datetime.now(UTC),
-    )
-
-
-def narrowed(catalog: Catalog, case: Case) -> Catalog:
-    """The catalog with only the checks of a case, and with its claims; an ancestor keeps its first check, and so its files."""
-
-    def left(image: Image) -> Checks:
-        return Checks(cpu=tuple(case.says) if image.name == case.image else image.checks.cpu[:1])
-
-    images = {name: image.model_copy(update={"checks": left(image)}) for name, image in catalog.images.items()}
-    claims = {**images[case.image].claims, **case.mutant.claims}
-    images[case.image] = images[case.image].model_copy(update={"claims": claims})
-    return catalog.model_copy(update={"images": images})
-
-
-def examined(case: Case, pinned: Pinned, bench: Bench, limits: Limits | None = None) -> statements.Tested:
-    options = Options(lanes=("cpu",), limits=limits or Limits())
-    bench = Bench(**{**vars(bench), "catalog": narrowed(bench.catalog, case)})
-    (found,) = check([Subject(image=case.image, pinned=pinned, tag="")], options, bench)
-    forget(bench.engine, pinned)
-    assert bench.engine.client.containers(all=True, filters={"label": f"{names.LABEL_RUN}={RUN}"}) == []
-    return found
-
-
-def failed(found: statements.Tested, check_name: str) -> list[str]:
-    """The failed tests of a check, each with its reason."""
-    tests = [one for one in found.checks if one.name.startswith(f"{check_name}::") and one.outcome is Outcome.FAILED]
-    return [f"{one.name}: {one.reason}" for one in tests]
+    return loaded(IMAGES, stack, engine, tmp_path_factory.mktemp("loading"))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -382,13 +284,7 @@ def test_a_mutant_fails_and_the_reason_names_its_fault(
     assert found.outcome is Outcome.FAILED
     first = next(iter(case.says))
     assert any(re.search(f"^{first}: .*{words}", found.reason) for words in case.says[first]), found.reason
-    unsaid = [
-        (one, words, failed(found, one))
-        for one, several in case.says.items()
-        for words in several
-        if not any(re.search(words, line) for line in failed(found, one))
-    ]
-    assert not unsaid, unsaid
+    assert unsaid(case, found) == []
 
 
 def test_every_check_of_the_images_has_a_mutant(catalog: Catalog) -> None:
