@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, ToolFailed
+from pipeline.oci import OCI_EMPTY, OCI_MANIFEST, Digest, Manifest
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
@@ -27,6 +28,10 @@ PREDICATE_ANNOTATION = "dev.sigstore.bundle.predicateType"
 CONTENT_ANNOTATION = "dev.sigstore.bundle.content"
 RSA_BITS = 2048
 
+_FIELDS = {"schemaVersion", "mediaType", "artifactType", "config", "layers", "subject", "annotations"}
+_PART = {"mediaType", "digest", "size"}
+_EMPTY = OCI_EMPTY, Digest.of(b"{}"), 2
+
 K = TypeVar("K")
 
 
@@ -38,6 +43,26 @@ class Envelope:
     signature: bytes
     logged: bool = False
     """Whether a transparency log knows of it."""
+
+
+def holder(content: bytes, subject: Digest) -> Manifest:
+    """The manifest that attaches one bundle, and nothing else, to `subject`; raises `InputError` for any other.
+
+    It has the fields that cosign writes and no more. Whoever may push can wrap what others have signed: other content must
+    not travel with it, and a registry must not read other fields than we (those written in Go take `URLs` for `urls`).
+    """
+    try:
+        data = _object(content)
+        parts = data["config"], *data["layers"], data["subject"]
+        plain = data.keys() <= _FIELDS and all(_PART <= one.keys() <= {*_PART, "artifactType"} for one in parts)
+        found = Manifest.parse(content)
+    except (KeyError, TypeError, AttributeError, ValueError, ToolFailed) as error:
+        raise InputError("is no manifest of a bundle") from error
+    types = found.media_type, found.artifact_type, *(layer.media_type for layer in found.layers)
+    config = found.config.media_type, found.config.digest, found.config.size
+    if not plain or types != (OCI_MANIFEST, BUNDLE_TYPE, BUNDLE_TYPE) or (config, found.subject) != (_EMPTY, subject):
+        raise InputError("is not the manifest of one bundle alone")
+    return found
 
 
 def parse(content: bytes) -> Envelope:

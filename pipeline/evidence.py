@@ -194,12 +194,17 @@ def _void(signed: Signed, record: Statable) -> Ignored | None:
 
 
 def _signatures(signatures: Sequence[Signed], dated: Sequence[Signed]) -> tuple[list[Signed], list[Ignored]]:
-    """Signatures carry no date: a retired key's counts only beside something that it signed in time."""
+    """Signatures carry no date: a retired key's counts only beside something that it signed in time.
+
+    One of each key counts: whoever may push can attach copies of it, which must not go along to the releases.
+    """
     in_time = {signed.key for signed in dated}
-    good = [one for one in signatures if not one.key.retired or one.key in in_time]
-    late = [one for one in signatures if one not in good]
+    ordered = sorted(signatures, key=lambda one: one.manifest)
+    good = {one.key: one for one in ordered if not one.key.retired or one.key in in_time}
     text = "has no date, and its key `{}` is retired and signed nothing else here in time"
-    return good, [_ignored(one, Why.RETIRED, text.format(one.key.name)) for one in late]
+    late = [_ignored(one, Why.RETIRED, text.format(one.key.name)) for one in signatures if one.key not in good]
+    again = [_ignored(one, Why.OLDER, "of the same key counts") for one in signatures if one is not good.get(one.key, one)]
+    return [*good.values()], [*late, *again]
 
 
 def _newest(valid: Sequence[Signed]) -> tuple[list[Signed], list[Ignored]]:

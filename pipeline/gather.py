@@ -11,7 +11,7 @@ from datetime import datetime
 from pipeline import dsse, statements
 from pipeline.errors import InputError, NotThere, TooLarge, ToolFailed
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
-from pipeline.oci import OCI_EMPTY, Descriptor, Digest, Manifest, Pinned
+from pipeline.oci import OCI_EMPTY, Descriptor, Manifest, Pinned
 from pipeline.registry import Registry
 
 ATTACHED = 500
@@ -47,7 +47,8 @@ def found(pinned: Pinned, keys: Keys, registry: Registry, *, kinds: Collection[s
 def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descriptor], Signed | Ignored]:
     def look(entry: Descriptor) -> Signed | Ignored:
         try:
-            content = _content(pinned, entry, registry)
+            holder = dsse.holder(registry.manifest_body(pinned.repository.at(entry.digest)), pinned.digest)
+            return _read(holder, _content(pinned, holder, registry), keys)
         except TooLarge:
             text = f"has more than {STATEMENT_LIMIT} bytes, which none that we sign has"
             return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=text)
@@ -57,34 +58,22 @@ def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descrip
             return _unread(entry, f"cannot be believed: {error.message}")
         except InputError as error:
             return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=error.message)
-        return _read(entry.digest, content, keys)
 
     return look
 
 
-def _content(pinned: Pinned, entry: Descriptor, registry: Registry) -> bytes:
-    """The bundle that a referrer holds; what it is, is told by its manifest alone, since the list may be written by anyone.
-
-    So may the manifest: a size in it is not believed, and what a registry need not hold cannot be missing.
-    """
-    body, _ = registry.raw_manifest(pinned.repository.at(entry.digest))
-    try:
-        manifest = Manifest.parse(body)
-    except (InputError, ToolFailed) as error:
-        raise InputError("is no manifest of a bundle") from error
-    if manifest.artifact_type != dsse.BUNDLE_TYPE or [layer.media_type for layer in manifest.layers] != [dsse.BUNDLE_TYPE]:
-        raise InputError(f"is `{manifest.artifact_type or 'of no type'}`, and no bundle")
-    if manifest.layers[0].elsewhere:
-        raise InputError("keeps its bundle elsewhere")
-    return registry.content(pinned.repository, manifest.layers[0].digest, limit=STATEMENT_LIMIT)
+def _content(pinned: Pinned, holder: Manifest, registry: Registry) -> bytes:
+    """The bundle that a referrer holds; its size is not believed before, and must be right for those who believe it."""
+    (layer,) = holder.layers
+    content = registry.content(pinned.repository, layer.digest, limit=STATEMENT_LIMIT)
+    if len(content) != layer.size:
+        raise InputError(f"says that its bundle has {layer.size} bytes, and it has {len(content)}")
+    return content
 
 
-def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:
+def _read(holder: Manifest, content: bytes, keys: Keys) -> Signed | Ignored:
     """A bundle's statement, if one of `keys` signed it; nothing of it is looked at before that."""
-    try:
-        envelope = dsse.parse(content)
-    except InputError as error:
-        return Ignored(manifest=str(manifest), why=Why.FOREIGN, text=error.message)
+    manifest, envelope = holder.digest, dsse.parse(content)
     key = dsse.signer(envelope, keys)
     if key is None:
         return Ignored(manifest=str(manifest), why=Why.UNSIGNED, text="is signed by none of the keys")
@@ -96,6 +85,8 @@ def _read(manifest: Digest, content: bytes, keys: Keys) -> Signed | Ignored:
         record = None if kind == statements.SIGNATURE else statements.read(statement)
     except InputError as error:
         return Ignored(manifest=str(manifest), why=_why(kind, key), text=f"is signed by `{key.name}`, but {error.message}")
+    if holder.annotations.get(dsse.PREDICATE_ANNOTATION, kind) != kind:
+        raise InputError("is noted down as something else than it is")
     return Signed(manifest=manifest, key=key, subject=subject, record=record, predicate_type=kind)
 
 

@@ -32,7 +32,7 @@ class Registry:
         certificate_folder: Path = CERTIFICATES,
         locks: Path | None = None,
     ) -> None:
-        """No connection is made yet; each thread gets its own.
+        """No connection is made yet; two threads never use one at the same time.
 
         Without `credentials` we are nobody. `certificates` is a PEM file of authorities, by default those of the HTTP
         library; docker's `certificate_folder` adds to them. In `locks`, by default in the user's cache folder, those
@@ -61,6 +61,10 @@ class Registry:
         content, header = reading.pinned_manifest(self._wire, pinned)
         return content, reading.media_type(content, header, str(pinned))
 
+    def manifest_body(self, pinned: Pinned) -> bytes:
+        """The bytes that the registry holds as the manifest with this digest, whatever they say; at most 4 MiB."""
+        return reading.pinned_manifest(self._wire, pinned)[0]
+
     def config(self, pinned: Pinned) -> Config:
         """The configuration of the image with this digest."""
         return Config.parse(self.blob(pinned.repository, self.manifest(pinned).config))
@@ -81,13 +85,13 @@ class Registry:
         """All tags of a repository, none when the registry does not know it."""
         return reading.tags(self._wire, repository)
 
-    def referrers(self, pinned: Pinned, artifact_type: str | None = None) -> tuple[Descriptor, ...]:
+    def referrers(self, pinned: Pinned, artifact_type: str | None = None, *, seen: bool = False) -> tuple[Descriptor, ...]:
         """All that refers to the image, of one type if one is named; each entry is only what the list says.
 
         An entry that does not tell its type is kept: its manifest tells. Raises `NotThere` when the registry does not
-        hold the image, `ToolFailed` on more than 1,000 referrers.
+        hold the image, `ToolFailed` on more than 1,000 referrers. Who has `seen` the image there saves a request.
         """
-        return referrers.listed(self._wire, pinned, artifact_type)
+        return (referrers.seen if seen else referrers.listed)(self._wire, pinned, artifact_type)
 
     def create_tag(self, repository: Repository, name: str, manifest: Manifest) -> Digest:
         """Create a tag for content that is there; returns what it names afterwards, which another may have decided."""
@@ -136,24 +140,47 @@ class Registry:
         return repository.at(digest)
 
     def attach(
-        self, pinned: Pinned, artifact_type: str, layer: bytes, layer_type: str, annotations: Mapping[str, str]
+        self,
+        pinned: Pinned,
+        artifact_type: str,
+        layer: bytes,
+        layer_type: str,
+        annotations: Mapping[str, str],
+        *,
+        keep: bool = True,
     ) -> Descriptor:
         """Attach one layer to the image, and see it listed; content that is attached already is left, its entry returned.
 
-        Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed.
+        Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed;
+        without `keep` whether it stays is left to `keep_listed`.
         """
         from pipeline.registry import attaching
 
-        return attaching.attach(self._wire, pinned, artifact_type, layer, layer_type, annotations, self._lock_folder)
+        entry = attaching.attach(self._wire, pinned, artifact_type, layer, layer_type, annotations, self._lock_folder)
+        if keep:
+            self.keep_listed(pinned, (entry,))
+        return entry
 
-    def adopt(self, pinned: Pinned, manifests: Sequence[bytes]) -> None:
-        """Write manifests that refer to the image, byte for byte, and see them listed; what they hold must be there.
+    def adopt(self, pinned: Pinned, manifests: Sequence[bytes], *, keep: bool = True) -> tuple[Descriptor, ...]:
+        """Write manifests that refer to the image, byte for byte, and list them; what they hold must be there.
 
-        Raises `Temporary` when they do not stay listed.
+        Raises `Temporary` when they do not stay listed; without `keep` that is left to `keep_listed`.
         """
         from pipeline.registry import attaching
 
-        attaching.adopt(self._wire, pinned, manifests, self._lock_folder)
+        entries = attaching.adopt(self._wire, pinned, manifests, self._lock_folder)
+        if keep:
+            self.keep_listed(pinned, entries)
+        return entries
+
+    def keep_listed(self, pinned: Pinned, entries: Sequence[Descriptor]) -> None:
+        """See that what was attached is still listed once others have had their time to write the same list.
+
+        Where the registry keeps no list this waits, and adds again what is lost; raises `Temporary` when it stays lost.
+        """
+        from pipeline.registry import attaching
+
+        attaching.keep_listed(self._wire, pinned, entries, self._lock_folder)
 
     def glance(self, pinned: Pinned) -> tuple[Descriptor, ...]:
         """What a list says that refers to the image, in as few requests as can be; empty when the image is not there."""

@@ -17,7 +17,7 @@ from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import NotThere, ToolFailed
 from pipeline.evidence import Evidence, Key, Signed, Why
 from pipeline.gather import STATEMENT_LIMIT, found, gather
-from pipeline.oci import OCI_INDEX, Digest, Pinned, Repository
+from pipeline.oci import OCI_INDEX, OCI_MANIFEST, Digest, Pinned, Repository
 from pipeline.policy import Allowed, Case, Policy, decide
 from pipeline.registry import Registry
 from pipeline.statements import Bom, Built, Outcome, Statable
@@ -304,6 +304,42 @@ def _index(image: Pinned) -> dict[str, Any]:
     return {"digest": str(Registry().put_manifest(image.repository, body, OCI_INDEX).digest), "size": len(body)}
 
 
+def test_what_a_registry_reads_otherwise_than_we_hides_nothing_and_breaks_nothing(shop: Shop) -> None:
+    """A distribution registry takes them all: it reads other fields than we, or none that tell it that content is missing."""
+    image = shop.image()
+    here, gone = ({"mediaType": dsse.BUNDLE_TYPE, "digest": str(Digest.of(text)), "size": 4} for text in (b"here", b"gone"))
+    registry = Registry()
+    registry.upload(image.repository, b"here")
+    changes: list[dict[str, Any]] = [
+        {"fsLayers": []},
+        {"manifests": None},
+        {"layers": [{**gone, "Urls": ["https://example.com"]}]},
+        {"layers": [{**gone, "url\u017f": ["https://example.com"]}]},
+        {"layers": [gone], "Layers": [here]},
+        {"mediaType": "text/plain", "MediaType": OCI_MANIFEST},
+    ]
+    hang(image, [*shop.good.values(), *(referrer(image, b"here", **each) for each in changes)])
+    case = shop.case(image)
+    assert refused(case) == []
+    assert whys(case.evidence) == [Why.FOREIGN] * len(changes)
+
+
+def test_what_somebody_wraps_anew_does_not_count(shop: Shop) -> None:
+    """Who may push cannot sign, but attach what others have signed: with large things beside it, or as something else."""
+    image = shop.image()
+    large = told(Registry().upload(image.repository, b"large" * 1000), "application/octet-stream")
+    for changes in (
+        {"config": large},
+        {"layers": [{**told(Registry().upload(image.repository, shop.good["cpu"]), dsse.BUNDLE_TYPE), "size": 10**12}]},
+        {"subject": None},
+        {"annotations": {dsse.PREDICATE_ANNOTATION: statements.SUMMARY}},
+    ):
+        hang(image, [*shop.good.values(), referrer(image, shop.good["cpu"], **changes)])
+        case = shop.case(image)
+        assert refused(case) == []
+        assert whys(case.evidence) == [Why.FOREIGN]
+
+
 def test_a_text_of_half_characters_in_the_registry_breaks_nothing(shop: Shop) -> None:
     image = shop.image()
     half = referrer(image, b"half", artifactType="\ud800")
@@ -470,7 +506,7 @@ def consumed(signer: Signer, image: Pinned, *words: str) -> tuple[int, dict[str,
     """What somebody finds who has nothing of ours: the exit code, and the predicate type of each manifest that is signed."""
     environment = {"PATH": f"{signer.cosign.parent}:{os.environ['PATH']}", "HOME": str(signer.folder)}
     script: tuple[str | Path, ...] = ("sh", PROJECT / "tests/data/consumer.sh", str(image), signer.pub, *words)
-    done = Runner(environment)(*script, timeout=120, env=environment, check=False)
+    done = Runner(environment)(*script, timeout=900, env=environment, check=False)
     lines = [line.split() for line in done.stdout.splitlines()]
     return done.code, {manifest: kind for manifest, kind, _ in lines}
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from pipeline import dsse
 from pipeline.errors import InputError
+from pipeline.oci import OCI_MANIFEST, Digest
 
 STATEMENT = b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://example.com/x","predicate":{"a":1}}'
 CURVE = ec.generate_private_key(ec.SECP256R1())
@@ -130,6 +131,60 @@ def test_characters_beyond_the_first_65536_are_no_halves() -> None:
 def test_a_bundle_tells_whether_a_log_knows_of_it() -> None:
     assert not dsse.parse(bundle()).logged
     assert dsse.parse(bundle(verificationMaterial={"tlogEntries": [{"logIndex": "1"}]})).logged
+
+
+EMPTY = {
+    "mediaType": "application/vnd.oci.empty.v1+json",
+    "digest": str(Digest.of(b"{}")),
+    "size": 2,
+    "artifactType": dsse.BUNDLE_TYPE,
+}
+IMAGE = Digest.of(b"image")
+HOLDER: dict[str, Any] = {
+    "schemaVersion": 2,
+    "mediaType": OCI_MANIFEST,
+    "artifactType": dsse.BUNDLE_TYPE,
+    "config": EMPTY,
+    "layers": [{"mediaType": dsse.BUNDLE_TYPE, "digest": str(Digest.of(b"x")), "size": 1}],
+    "subject": {"mediaType": OCI_MANIFEST, "digest": str(IMAGE), "size": 9},
+    "annotations": {"a": "b"},
+}
+
+
+def holder(**changes: Any) -> bytes:
+    return json.dumps({**HOLDER, **changes}).encode()
+
+
+def test_the_manifest_of_a_bundle_is_read() -> None:
+    found = dsse.holder(holder(), IMAGE)
+    assert ([layer.digest for layer in found.layers], found.annotations) == ([Digest.of(b"x")], {"a": "b"})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        holder()[:-1] + b',"x":' + b"[" * 100_000,
+        holder()[:-1] + b',"layers":[]}',
+        holder(layers=[]),
+        holder(layers=HOLDER["layers"] * 2),
+        holder(layers={"a": "b"}),
+        holder(layers=[{**HOLDER["layers"][0], "urls": []}]),
+        holder(layers=[{**HOLDER["layers"][0], "mediaType": "text/plain"}]),
+        holder(Layers=[]),
+        holder(manifests=[]),
+        holder(config={**EMPTY, "size": 3}),
+        holder(config={**EMPTY, "digest": str(IMAGE)}),
+        holder(subject=None),
+        holder(subject={**HOLDER["subject"], "digest": str(Digest.of(b"other"))}),
+        holder(artifactType="text/plain"),
+        holder(mediaType="application/vnd.docker.distribution.manifest.v2+json"),
+    ],
+    ids=lambda content: content[-20:].hex(),
+)
+def test_a_manifest_of_more_or_less_than_one_bundle_on_the_image_is_refused(content: bytes) -> None:
+    with pytest.raises(InputError):
+        dsse.holder(content, IMAGE)
 
 
 @pytest.mark.parametrize(

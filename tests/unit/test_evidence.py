@@ -7,6 +7,7 @@ import pytest
 
 from pipeline import statements
 from pipeline.evidence import AHEAD, Evidence, Ignored, Key, Signed, Why, collect
+from pipeline.oci import Digest
 from pipeline.statements import NOT_SELECTED, Bom, Built, Checked, Decided, Outcome, Scanned, Secret
 from tests import cases
 from tests.cases import KEYS, NOW, OTHER, SUBJECT, YESTERDAY, built, failed, findings, gpu, passed, scanned, signed
@@ -112,6 +113,14 @@ def test_a_retired_keys_signature_counts_only_beside_what_it_signed_in_time() ->
     assert why(evidence(signed(None, key))) == [Why.RETIRED]
     assert why(evidence(signed(None, key), signed(built()))) == [Why.RETIRED]
     assert evidence(signed(None, key), signed(built(), key)).signed_by("ci")
+
+
+def test_one_signature_of_each_key_counts_however_often_others_attach_it() -> None:
+    once, again = signed(None), replace(signed(None), manifest=Digest("sha256:" + "f" * 64))
+    for found in (evidence(once, again), evidence(again, once)):
+        assert found.signatures == (again,)
+        assert why(found) == [Why.OLDER]
+    assert len(evidence(once, signed(None, KEYS["release"])).signatures) == 2
 
 
 def test_the_newest_of_a_group_counts_in_whatever_order_they_come() -> None:
