@@ -103,9 +103,10 @@ def _scan(digest: Digest, desk: Desk, places: Collection[Repository]) -> Content
 
 
 def _verdicts(pinned: Pinned, desk: Desk) -> tuple[Sequence[Decided], Sequence[str]]:
+    """Also why one may lack: a withdrawal that a machine with a wrong clock has signed is one nevertheless."""
     evidence = collect(pinned, attached(pinned, desk.keys, desk.registry), now=desk.now())
-    unread = [f"`{pinned}`: {one.manifest} {one.text}" for one in evidence.because(Why.UNREADABLE)]
-    return evidence.all(Decided), unread
+    lacking = (*evidence.because(Why.UNREADABLE), *evidence.because(Why.FUTURE))
+    return evidence.all(Decided), [f"`{pinned}`: {one.manifest} {one.text}" for one in lacking]
 
 
 def _when(decided: Decided) -> tuple[datetime, str]:

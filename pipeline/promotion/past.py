@@ -43,7 +43,7 @@ def past(standing: Standing, tags: Collection[str], strays: Sequence[Decided] = 
         floating=standing.floating_tag,
         names=standing.floating,
         entries=tuple(_entry(release, standing) for release in releases),
-        notes=(*_gaps(standing, tags), *_forks(standing), *_halves(standing, told)),
+        notes=(*standing.unread, *_gaps(standing, tags), *_forks(standing), *_halves(standing, told)),
     )
 
 

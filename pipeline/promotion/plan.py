@@ -161,7 +161,8 @@ def _obstacles(
             text = f"it was withdrawn as `{own}` by {withdrawn.actor}: {withdrawn.reason}"
             yield Obstacle(image=one.image, message=text, solution=f"mend it, then `nox -s build test scan sign -- {one.image}`")
     for text in standing.unread:
-        yield Obstacle(image=one.image, message=text, solution="mend the registry, or delete what cannot be had from it")
+        mend = "mend the registry, or set the clock that is wrong; what stays so must be deleted from the registry"
+        yield Obstacle(image=one.image, message=text, solution=mend)
     if (hold := standing.hold) and not lift:
         text = (
             f"`{promotion.floating}` is held at `{hold.tag}` since {hold.finished:%Y-%m-%d %H:%M} by {hold.actor}: {hold.reason}"

@@ -25,7 +25,7 @@ class Standing:
     verdicts: Sequence[Decided] = ()
     """What release keys signed about these digests, newest first."""
     unread: Sequence[str] = ()
-    """What is attached to them and cannot be had: it may be a verdict."""
+    """What is attached to them and cannot be had, or is dated ahead: it may be a verdict."""
 
     @property
     def floating_tag(self) -> str:

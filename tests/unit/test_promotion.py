@@ -4,15 +4,18 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pipeline.errors import InputError
+from pipeline.evidence import Key, Signed
 from pipeline.oci import Digest, Repository
+from pipeline.promote import reading
 from pipeline.promotion import Blocked, Plan, Standing, Wanted, asked, number, past, plan, require_number
 from pipeline.releases import Release
-from pipeline.statements import Decided
+from pipeline.statements import SUMMARY, Decided
 
 NOW = datetime(2026, 5, 10, 12, 0, tzinfo=UTC)
 CANDIDATES, RELEASES = Repository("registry.example.com", "candidates/x"), Repository("registry.example.com", "releases/x")
@@ -349,6 +352,23 @@ def test_the_past_tells_gaps_forks_and_runs_that_ended_half_way() -> None:
         f"promote of {D} as `v2.6.3-nlp` by eve at 2026-05-10 12:07: `v2.6.3-nlp` names {B} instead",
         f"promote of {D} as `v2.6.5-nlp` by eve at 2026-05-10 12:08: there is no tag `v2.6.5-nlp`",
     )
+
+
+def test_a_withdrawal_that_is_dated_ahead_blocks_and_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a machine with a wrong clock signs it; it must not pass for nothing."""
+    ahead = verdict(A, "v2.6.0-nlp", "withdraw", minute=60)
+    key = Key(name="release", roles=frozenset({"release"}))
+    signed = Signed(manifest=B, key=key, subject=str(A), record=ahead, predicate_type=SUMMARY)
+    monkeypatch.setattr(reading, "attached", lambda *_: (signed,))
+    registry = SimpleNamespace(resolve=lambda _: A)
+    desk: Any = SimpleNamespace(
+        variants=VARIANTS, line="2.6", registry=registry, repository=RELEASES, keys=(), now=lambda: NOW + timedelta(minutes=1)
+    )
+    found = reading.standing("nlp", ["v2.6.0-nlp", "v2.6-nlp"], desk)
+    (note,) = [one for one in past(found, []).notes if "ahead of this machine's clock" in one]
+    assert str(B) in note
+    message, solution, _ = refused(planned(wanted(digest=B), nlp=found))
+    assert (message, "set the clock" in solution) == (note, True)
 
 
 def test_the_past_tells_who_did_what_and_why() -> None:
