@@ -107,7 +107,7 @@ def plan(
     before: dict[str, Digest] = {}
     obstacles: list[Obstacle] = []
     for one, promotion in zip(wanted, promotions, strict=True):
-        obstacles += _obstacles(one, promotion, standings, before, lift)
+        obstacles += [*_stray(promotion, standings[one.image], given), *_obstacles(one, promotion, standings, before, lift)]
         before[one.image] = one.source.digest
     if obstacles:
         return Blocked(obstacles=tuple(obstacles))
@@ -174,6 +174,15 @@ def _obstacles(
         text = f"it stands on `{parent}` {digest or 'of unknown digest'}, which is no release of it"
         solution = f"`nox -s promote -- {parent} {one.image}` releases both, the parent first"
         yield Obstacle(image=one.image, message=text, solution=solution)
+
+
+def _stray(promotion: Promotion, standing: Standing, given: int | None) -> Iterator[Obstacle]:
+    """A tag that no verdict is about is not ours: whoever made it does not choose the number of a release."""
+    release = promotion.release
+    if promotion.tagged and given not in (None, release.number) and standing.proof(release) is None:
+        text = f"`{release}` names it already, and no verdict that counts says that it was released so"
+        solution = f"`--number {release.number}` if that is to be its number; else have that tag deleted"
+        yield Obstacle(image=promotion.image, message=text, solution=solution, conflict=True)
 
 
 def _tags(one: Wanted, promotion: Promotion, standing: Standing) -> Iterator[Obstacle]:

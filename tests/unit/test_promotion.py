@@ -277,6 +277,19 @@ def test_a_release_without_a_verdict_that_counts_gets_one() -> None:
     assert list(one.writes) == ["sign and attach the verdict: promote v2.6.0-nlp"]
 
 
+def test_nobody_else_chooses_the_number_of_a_release() -> None:
+    """A tag without a verdict is somebody's who may write, and has no key: our own verdicts come first."""
+    for verdicts in ((), standing(tags={3: A}).verdicts):
+        stray = standing(tags={3: A, 9: A}, verdicts=verdicts)
+        message, solution, conflict = refused(planned(wanted(), given=3, nlp=stray))
+        assert (message.partition(",")[0], solution.partition(" if")[0], conflict) == (
+            "`v2.6.9-nlp` names it already",
+            "`--number 9`",
+            True,
+        )
+    assert good(planned(wanted(), given=9, nlp=stray)).promotions[0].release.number == 9
+
+
 def test_a_floating_tag_that_names_no_release_is_told() -> None:
     found = good(planned(wanted(), nlp=standing(tags={0: B}, floating=C)))
     assert found.notes == (f"`v2.6-nlp` names {C}, which is no release",)
