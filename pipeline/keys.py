@@ -81,6 +81,8 @@ def private(
     """The key to sign with in a role: what `given` names for it, else on loopback the development key, made when it lacks."""
     variable = names.ENV_KEY[role]
     if reference := given.get(role):
+        if not reference.isprintable() or "-----BEGIN" in reference:  # it would be an argument of a program, and in messages
+            raise InputError(f"`{variable}` holds a key, not where one is", hint=NAME.format(variable))
         key = PrivateKey(reference=reference, environment=environment)
         if key.scheme and key.scheme not in KINDS:
             raise InputError(f"`{variable}` names a kind of key that there is not: `{key.scheme}://`", hint=NAME.format(variable))
@@ -106,6 +108,8 @@ def _bytes(path: Path, what: str, *, hint: str = "") -> bytes:
 
 
 def _public(content: bytes, name: str) -> dsse.PublicKey:
+    if content.count(b"-----BEGIN") > 1:
+        raise InputError(f"the key `{name}` is several keys in one file", hint="a file, and an entry in the policy, for each")
     try:
         return dsse.public_key(content)
     except InputError as error:

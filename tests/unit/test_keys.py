@@ -97,6 +97,20 @@ def test_a_key_that_is_not_there_or_none_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
+def test_a_file_of_several_keys_is_refused_since_only_the_first_would_count(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the key `ci` is several keys"):
+        load(folder(tmp_path, CI, ci=pem() + pem()))
+
+
+@pytest.mark.parametrize("text", ["-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nsecret\n", "-----BEGIN x", "a\nb"])
+def test_a_key_in_place_of_its_name_goes_nowhere(tmp_path: Path, text: str) -> None:
+    cosign = Cosign(path=Path("cosign"), run=git())
+    with pytest.raises(InputError, match="`PIPELINE_KEY_CI` holds a key") as caught:
+        keys.private("ci", {"ci": text}, cache=tmp_path, loopback=True, cosign=cosign, environment={})
+    assert text not in str(caught.value)
+    assert "`env://VARIABLE`" in caught.value.hint
+
+
 def test_what_git_calls_changed_or_cannot_tell_is_not_as_committed(tmp_path: Path) -> None:
     path = folder(tmp_path, CI, ci=pem())
     assert load(path).checkout.clean
