@@ -50,6 +50,8 @@ class Why(StrEnum):
     UNREADABLE = "unreadable"
     """A bundle in our format that the registry lists and does not hold: it may have been a failure. Never said of what anybody
     with push rights can attach at will: too large, no bundle, no signature."""
+    CROWD = "crowd"
+    """So much is attached that not all of it was looked at: what was left may have been a failure."""
     OLDER = "older"
     """A newer one of its group counts."""
     VOID = "void"
@@ -111,9 +113,9 @@ class Evidence:
         """Whether a key of this role signed the digest itself."""
         return any(role in signed.key.roles for signed in self.signatures)
 
-    def because(self, why: Why) -> tuple[Ignored, ...]:
-        """What does not count for one reason."""
-        return tuple(one for one in self.ignored if one.why is why)
+    def because(self, *whys: Why) -> tuple[Ignored, ...]:
+        """What does not count for one of these reasons."""
+        return tuple(one for one in self.ignored if one.why in whys)
 
 
 def collect(subject: Pinned, found: Collection[Signed | Ignored], *, now: datetime) -> Evidence:

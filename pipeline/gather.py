@@ -4,6 +4,7 @@ Nothing that a registry says is believed: bytes are compared with their digests,
 what was asked for. What cannot be had is told as such, since nobody knows what it says.
 """
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -21,6 +22,7 @@ STATEMENT_LIMIT = 16 * 2**20
 AT_ONCE = 8
 MAYBE = (dsse.BUNDLE_TYPE, OCI_EMPTY, "")
 """What a list says of bundles; older writers of stand-in lists name the type of the empty configuration, or none."""
+_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+/-]{0,126}")
 
 Keys = Sequence[tuple[Key, dsse.PublicKey]]
 
@@ -39,7 +41,7 @@ def found(pinned: Pinned, keys: Keys, registry: Registry, *, kinds: Collection[s
     listed = [entry for entry in registry.referrers(pinned) if not kinds or _told(entry) in ("", *kinds)]
     entries = [entry for entry in listed if entry.artifact_type in MAYBE]
     others = [_foreign(entry) for entry in listed if entry.artifact_type not in MAYBE]
-    left = [_unread(entry, f"is one of more than {ATTACHED} on this image") for entry in entries[ATTACHED:]]
+    left = [_crowd(len(entries), entries[ATTACHED])] if len(entries) > ATTACHED else []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return (*pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]), *left, *others)
 
@@ -96,7 +98,14 @@ def _why(kind: str, key: Key) -> Why:
 
 
 def _foreign(entry: Descriptor) -> Ignored:
-    return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=f"is `{entry.artifact_type}`, and no bundle")
+    """What the list says of its type is shown only where it looks like one: others chose the words."""
+    kind = f"`{entry.artifact_type}`" if _TYPE.fullmatch(entry.artifact_type) else "of a type that is none"
+    return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=f"is {kind}, and no bundle")
+
+
+def _crowd(count: int, first: Descriptor) -> Ignored:
+    text = f"is the first of {count - ATTACHED} that were not looked at: {count} are attached to this image"
+    return Ignored(manifest=str(first.digest), why=Why.CROWD, text=text)
 
 
 def _told(entry: Descriptor) -> str:

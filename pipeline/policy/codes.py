@@ -22,6 +22,7 @@ CODES = (
     Code(name="registry", title="the registry is one that this policy is for"),
     Code(name="release", title="the catalog releases this image"),
     Code(name="unreadable", title="every attached statement can be had"),
+    Code(name="crowd", title="no more is attached than is looked at"),
     Code(name="future", title="no statement is dated ahead"),
     Code(name="withdrawn", title="the digest was not withdrawn"),
     Code(name="signature", title="the digest is signed by all who must"),

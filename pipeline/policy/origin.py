@@ -1,7 +1,7 @@
 """Rules of integrity: who signed, what was built, and whether the policy, the registry and the statements can be believed.
 
-None of them can be waived. Whoever may only push to the registry can neither satisfy nor break them: what no known key
-signed is shown, and nothing else.
+None of them can be waived. Whoever may only push to the registry can neither satisfy nor break them, unless by attaching
+hundreds of things: what no known key signed is shown, and nothing else.
 """
 
 from collections.abc import Iterator
@@ -60,6 +60,17 @@ def unreadable(_: Policy, case: Case) -> Iterator[Said]:
         yield Fault(
             message=f"`{one.manifest}` is attached and cannot be had: {one.text}",
             solution=f"mend the registry; or `curl -X DELETE {address}`, then `nox -s test scan sign -- {case.image}`",
+        )
+
+
+def crowd(_: Policy, case: Case) -> Iterator[Said]:
+    """Whoever may push can attach more than anybody reads; a failure could hide behind it."""
+    for one in case.evidence.because(Why.CROWD):
+        yield Fault(
+            message=f"`{one.manifest}` {one.text}",
+            solution=f"`nox -s verify -- {case.evidence.subject} --keys policies/keys --json` lists under `ignored` what no key "
+            "signed (`foreign`, `unsigned`): delete that from the registry, take the right to push from whoever attached it, "
+            "and verify again",
         )
 
 

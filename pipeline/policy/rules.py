@@ -13,6 +13,7 @@ RULES: Mapping[str, Rule] = {
     "registry": origin.registry,
     "release": origin.release,
     "unreadable": origin.unreadable,
+    "crowd": origin.crowd,
     "future": origin.future,
     "withdrawn": origin.withdrawn,
     "signature": origin.signature,

@@ -97,7 +97,7 @@ def known(standing: Standing, desk: Desk, *beside: Repository) -> Contents | Non
 def _scan(digest: Digest, desk: Desk, places: Collection[Repository]) -> Contents:
     looked = (attached(place.at(digest), desk.keys, desk.registry, [VULNERABILITIES]) for place in dict.fromkeys(places))
     evidence = collect(desk.repository.at(digest), [one for some in looked for one in some], now=desk.now())
-    if unread := evidence.because(Why.UNREADABLE):
+    if unread := evidence.because(Why.UNREADABLE, Why.CROWD):
         return Contents(unscanned=f"{unread[0].manifest} {unread[0].text}")
     return Contents(scanned=evidence.one(Scanned))
 
@@ -105,7 +105,7 @@ def _scan(digest: Digest, desk: Desk, places: Collection[Repository]) -> Content
 def _verdicts(pinned: Pinned, desk: Desk) -> tuple[Sequence[Decided], Sequence[str]]:
     """Also why one may lack: a withdrawal that a machine with a wrong clock has signed is one nevertheless."""
     evidence = collect(pinned, attached(pinned, desk.keys, desk.registry), now=desk.now())
-    lacking = (*evidence.because(Why.UNREADABLE), *evidence.because(Why.FUTURE))
+    lacking = evidence.because(Why.UNREADABLE, Why.CROWD, Why.FUTURE)
     return evidence.all(Decided), [f"`{pinned}`: {one.manifest} {one.text}" for one in lacking]
 
 

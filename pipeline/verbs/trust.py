@@ -135,7 +135,7 @@ def _verify_alone(call: Call) -> int:
         print_json(report.evidence_json(evidence))
     for one in evidence:
         call.console.show(report.evidence_table(one))
-    known = [one.signatures and one.counted and not one.because(Why.UNREADABLE) for one in evidence]
+    known = [one.signatures and one.counted and not one.because(Why.UNREADABLE, Why.CROWD) for one in evidence]
     return 0 if all(known) else PromotionRefused.exit_code
 
 

@@ -30,6 +30,7 @@ from tests.integration.signing import (
     DOCUMENT,
     Signer,
     bundle,
+    entries,
     found_cosign,
     hang,
     image_in,
@@ -302,6 +303,19 @@ def test_junk_hides_nothing_and_breaks_nothing(shop: Shop) -> None:
 def _index(image: Pinned) -> dict[str, Any]:
     body = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": []}).encode()
     return {"digest": str(Registry().put_manifest(image.repository, body, OCI_INDEX).digest), "size": len(body)}
+
+
+def test_more_than_is_looked_at_refuses_once_and_junk_can_be_told_from_the_rest(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.gather.ATTACHED", 8)
+    image = shop.hung(b"junk", b"more junk", b"and more", *shop.good.values())
+    case = shop.case(image)
+    assert [one.text.partition(" that")[0] for one in case.evidence.because(Why.CROWD)] == ["is the first of 2"]
+    assert "crowd" in refused(case)
+    junk = {Digest(one.manifest) for one in case.evidence.because(Why.FOREIGN, Why.UNSIGNED)}
+    hang(image, [one for one in entries(image) if Digest(one["digest"]) not in junk])
+    assert refused(shop.case(image)) == []
 
 
 def test_what_a_registry_reads_otherwise_than_we_hides_nothing_and_breaks_nothing(shop: Shop) -> None:

@@ -84,7 +84,7 @@ def test_decisions_as_data() -> None:
     good, bad = json.loads(json.dumps(report.decisions_json([allowed, refused])))
     assert (good["allowed"], good["reasons"], bad["allowed"]) == (True, [], False)
     assert good["subject"] == str(cases.SUBJECT)
-    assert len(good["rules"]) == len(bad["rules"]) == 21
+    assert len(good["rules"]) == len(bad["rules"]) == 22
     assert set(good["statements"]) == {str(one.manifest) for one in cases.all_good()}
     assert good["lanes"][1]["gpus"] == ["NVIDIA A100-SXM4-80GB"]
     assert bad["reasons"][0] == {

@@ -45,6 +45,13 @@ def test_what_cannot_be_had_refuses_and_says_what_to_delete() -> None:
     assert "curl -X DELETE https://registry.example.com/v2/team/images/manifests/sha256:999" in reason.solution
 
 
+def test_more_than_is_looked_at_refuses_once_and_says_how_to_find_what_is_junk() -> None:
+    crowd = Ignored(manifest="sha256:" + "9" * 64, why=Why.CROWD, text="is the first of 7 that were not looked at")
+    (reason,) = reasons(beside(crowd))
+    assert reason.rule == "crowd"
+    assert f"`nox -s verify -- {SUBJECT} --keys policies/keys --json`" in reason.solution
+
+
 def test_a_statement_that_is_dated_ahead_refuses_beside_all_that_is_good() -> None:
     assert refused(beside(signed(passed("cpu", NOW + timedelta(minutes=5))))) == []
     assert refused(beside(signed(passed("cpu", NOW + timedelta(minutes=5) + SECOND)))) == ["future"]
