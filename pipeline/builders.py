@@ -20,8 +20,8 @@ from pipeline.toolchain import Tool, specs
 
 OURS = "pipeline"
 """The name of our own builder, in a buildx configuration of our own."""
-CREATE_SECONDS = 60.0
-PULL_SECONDS = 600.0
+CREATE_SECONDS = 300.0
+PULL_SECONDS = 1800.0
 """How long BuildKit's image may take to come."""
 DRIVER_HINT = "`docker buildx create --name NAME --driver docker-container --driver-opt network=host`"
 

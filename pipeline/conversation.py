@@ -18,8 +18,8 @@ from typing import IO, Protocol
 from pipeline.errors import Temporary, ToolFailed
 from pipeline.redaction import Lines
 
-GRACE = 5.0
-"""Seconds between an interrupt and SIGTERM, and between SIGTERM and SIGKILL."""
+GRACE = 10.0
+"""Seconds between an interrupt and SIGTERM, and between SIGTERM and SIGKILL: checks remove their containers in it."""
 LINGER = 1.0
 """Seconds that are waited, after the end of a child, for the end of its output, which a grandchild may keep open."""
 TICK = 0.05

@@ -13,7 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -24,10 +24,13 @@ from pipeline.errors import Temporary, ToolFailed
 from pipeline.story import Story
 from pipeline.toolchain import Host
 
-READY_SECONDS = 60.0
-"""How long a service may take until it answers; dockerd and buildkitd take 1 to 5 on an idle machine."""
-STOP_SECONDS = 20.0
+READY_SECONDS = 300.0
+"""How long a service may take until it answers; dockerd and buildkitd take 1 to 5 on an idle machine, from a cold disk much
+longer."""
+STOP_SECONDS = 60.0
 """How long a service may take to end after SIGTERM, before SIGKILL; dockerd gives its containers 10."""
+LOOK_SECONDS = 30.0
+"""How long whoever listens may take to answer a look, which is milliseconds where a machine has nothing else to do."""
 LOG_LIMIT = 10 * 2**20
 """Bytes after which a service's log is put aside at its next start; one older log is kept."""
 HANDED_DOWN = ("HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -85,14 +88,22 @@ def start(service: Service, *, folder: Path, story: Story) -> None:
 
 def stop_all(folder: Path) -> tuple[str, ...]:
     """Stop what was started from this cache; the names of what ran. Raises `Temporary` when one cannot be stopped."""
-    stopped = []
-    for record in sorted(folder.glob("*.json")):
-        with FileLock(record.with_suffix(".lock")):
-            if pid := _living(record.stem, folder):
-                _end(record.stem, pid)
-                stopped.append(record.stem)
-            record.unlink(missing_ok=True)
-    return tuple(stopped)
+    ended = []
+    for name in sorted(record.stem for record in folder.glob("*.json")):
+        with stopped(name, folder) as ran:
+            ended += [name] if ran else []
+    return tuple(ended)
+
+
+@contextmanager
+def stopped(name: str, folder: Path) -> Iterator[bool]:
+    """Stop one service, and let nobody start it in the meantime; tells whether it ran. Raises as `stop_all` does."""
+    with FileLock(folder / f"{name}.lock"):
+        pid = _living(name, folder)
+        if pid:
+            _end(name, pid)
+        (folder / f"{name}.json").unlink(missing_ok=True)
+        yield bool(pid)
 
 
 def running(folder: Path) -> Mapping[str, int]:
@@ -101,13 +112,13 @@ def running(folder: Path) -> Mapping[str, int]:
     return {name: pid for name, pid in found.items() if pid}
 
 
-def ask(address: Address, path: str, *, host: str = "localhost", timeout: float = 3.0) -> Reply | None:
+def ask(address: Address, path: str, *, host: str = "localhost", timeout: float | None = None) -> Reply | None:
     """One HTTP GET over a bare socket, which is what a look costs least; `None` when nobody listens.
 
-    Raises `PermissionError` when the socket refuses this user.
+    `timeout` is in seconds, `LOOK_SECONDS` by default. Raises `PermissionError` when the socket refuses this user.
     """
     try:
-        link = _connected(address, timeout)
+        link = _connected(address, LOOK_SECONDS if timeout is None else timeout)
     except PermissionError:
         raise
     except TimeoutError:
@@ -125,7 +136,7 @@ def ask(address: Address, path: str, *, host: str = "localhost", timeout: float 
 
 def listens(path: Path) -> bool:
     """Whether somebody accepts connections on a Unix socket; a socket file that was left behind is nobody."""
-    with suppress(OSError), _connected(path, 3.0):
+    with suppress(OSError), _connected(path, LOOK_SECONDS):
         return True
     return False
 

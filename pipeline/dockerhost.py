@@ -18,7 +18,7 @@ from pipeline.daemons import Reply
 from pipeline.errors import ToolFailed, ToolUnfit
 
 DOCKER_SOCKET = "unix:///var/run/docker.sock"
-ENGINE_SECONDS = 20.0
+ENGINE_SECONDS = 60.0
 """How long an engine that is not on this machine may take to tell its version."""
 
 

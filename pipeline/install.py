@@ -24,9 +24,9 @@ from pipeline.errors import Temporary, ToolFailed, ToolUnfit
 from pipeline.story import Story, Task
 from pipeline.toolchain import Debian, Getting, Go, Host, Wheel, find, folder, numbers, specs, true_version
 
-APT_SECONDS = 900.0
-PIP_SECONDS = 900.0
-GO_SECONDS = 3600.0
+APT_SECONDS = 1800.0
+PIP_SECONDS = 1800.0
+GO_SECONDS = 7200.0
 """Deadlines of one package manager's call; on a slow line Go's modules take longest."""
 
 
@@ -143,7 +143,7 @@ def _unpack(way: Debian, made: Path, shop: Workshop, task: Task) -> Path:
         _apt_update(shop, task)
     shop.run("apt-get", "download", *way.packages, cwd=made, timeout=APT_SECONDS, env={"LC_ALL": "C.UTF-8"}, on_line=task.note)
     for package in sorted(made.glob("*.deb")):
-        shop.run("dpkg-deb", "-x", package, made, timeout=60.0)
+        shop.run("dpkg-deb", "-x", package, made, timeout=APT_SECONDS)
         package.unlink()
     return _single(made, way.binary)
 

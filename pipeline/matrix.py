@@ -18,7 +18,7 @@ SHOWN = 8
 STAGES = {"build": "IMAGES", "check": "CHECK", "scan": "SCAN", "sign": "IMAGES", "verify": "SCAN"}
 """Jobs of a child pipeline, and the images without which there is none."""
 CHANGE = {"change": "IMAGES"}
-MINUTES, MINUTES_AN_IMAGE = 30, 20
+MINUTES, MINUTES_AN_IMAGE = 30, 60
 """What a job may take: to find its tools, and to bring and check one image."""
 
 

@@ -22,7 +22,7 @@ LIMIT = 3
 """Strikes in a row."""
 KEPT = 10
 """Strikes that are remembered: lanes that ran side by side may add some after the third."""
-LOCK_SECONDS = 30.0
+LOCK_SECONDS = 120.0
 """Longest wait for another process that reads or writes the state, which takes milliseconds."""
 CLEAR = "`nox -s doctor -- --clear`"
 

@@ -39,7 +39,7 @@ VERBS: Mapping[str, str] = {
     "update": "Solve the locks again and say what moved: `-- [IMAGE…]`.",
 }
 """Each verb, and what `nox -l` says of it."""
-ENDING, KILLING = 40.0, 20.0
+ENDING, KILLING = 80.0, 20.0
 """Seconds after Ctrl-C in which a verb stops what it started, and more before it is killed."""
 
 

@@ -26,8 +26,8 @@ from pipeline.buildinfo import module_version
 from pipeline.command import Run
 from pipeline.errors import Temporary, ToolFailed, ToolUnfit
 
-ASK_SECONDS = 20.0
-"""How long a tool may take to tell its version."""
+ASK_SECONDS = 120.0
+"""How long a tool may take to tell its version: the first time, a large one is read from the disk."""
 
 
 class _Data(BaseModel):

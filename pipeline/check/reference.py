@@ -12,7 +12,7 @@ from pipeline.failures import Row
 from pipeline.oci import Pinned
 from pipeline.statements import Outcome, Reference, overall
 
-SECONDS = 300.0
+SECONDS = 1200.0
 """Deadline of a reference run: it is one check."""
 NO_CANARY = "the catalog names no `canary:` among the checks of this lane"
 NO_RELEASE = "nothing is released yet, and the catalog names no `reference:`"

@@ -28,7 +28,8 @@ REASON_LIMIT = 2000
 DETAIL_LIMIT = 8000
 """Characters of all that an error said."""
 STUCK_AFTER = 15.0
-"""Seconds after a test's deadline when the whole run is ended, because the test did not react."""
+"""Seconds after a test's deadline, or a tenth of that where it is more, when the whole run is ended: the test did not react, nor
+end what it had started."""
 TIMED_OUT = 124
 
 state: dict[str, Any] = {
@@ -94,8 +95,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     with lock:
         state["running"] = named(item)
         write()
-    seconds = float(os.environ.get("PIPELINE_TEST_SECONDS", "300"))
-    stuck = threading.Timer(seconds + STUCK_AFTER, end_the_run, (item, seconds))
+    seconds = float(os.environ.get("PIPELINE_TEST_SECONDS", "900"))
+    stuck = threading.Timer(seconds + max(STUCK_AFTER, seconds / 10), end_the_run, (item, seconds))
     stuck.daemon = True
     stuck.start()
     before = signal.signal(signal.SIGALRM, partial(overdue, seconds))

@@ -1,5 +1,6 @@
 """Reaching the engine, and its errors in our words."""
 
+import _thread
 import getpass
 import os
 import shutil
@@ -25,8 +26,9 @@ TIMEOUT = 120
 READS_ZSTD = 23
 """The first major version of Docker that reads zstd layers (moby 22.06 was released as 23.0)."""
 
-REMOVAL = 30.0
+REMOVAL = 120.0
 """Seconds that it may take the engine to remove a container."""
+BUSY = "let the machine end what else it does (`docker ps`, `uptime`), then try again"
 REBOOT = "a process that ignores SIGKILL hangs in the kernel, mostly in a device's driver: reboot the machine"
 
 _MACHINE = {
@@ -193,8 +195,14 @@ def _unless_gone(remove: Callable[[], object]) -> None:
 
 
 def within(seconds: float, call: Callable[[], object]) -> bool:
-    """Make a call of the SDK that has no short timeout of its own; whether it was answered in time. Raises what it raises."""
+    """Make a call of the SDK that has no short timeout of its own; whether it was answered in time. Raises what it raises.
+
+    An exception that breaks the waiting (a signal handler's) is raised once the call has ended, or `seconds` later, so that
+    what it makes is there to be removed. The waiting holds no lock of `threading.Thread`, whose own such an exception spoils.
+    """
     ends: list[BaseException | None] = []
+    bell = threading.Lock()
+    bell.acquire()
 
     def work() -> None:
         try:
@@ -203,10 +211,14 @@ def within(seconds: float, call: Callable[[], object]) -> bool:
             ends.append(error)
         else:
             ends.append(None)
+        bell.release()
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    _thread.start_new_thread(work, ())
+    try:
+        bell.acquire(timeout=seconds)
+    except BaseException:
+        bell.acquire(timeout=seconds)
+        raise
     if ends and ends[0] is not None:
         raise ends[0]
     return bool(ends)

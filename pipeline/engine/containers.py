@@ -4,7 +4,6 @@ import io
 import math
 import secrets
 import tarfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from pipeline import names
-from pipeline.engine.connection import Engine, calling, stuck, within
+from pipeline.engine.connection import BUSY, Engine, calling, stuck, within
 from pipeline.engine.spec import LOG_LIMIT, Spec, host_config
 from pipeline.errors import PipelineError, Temporary, ToolFailed, ToolUnfit
 from pipeline.story import Story
@@ -21,7 +20,9 @@ from pipeline.story import Story
 BEAT = 3.0
 """Seconds between looks at a running container."""
 ATTEMPTS = 3
-DYING = 30.0
+CREATION = 300.0
+"""Seconds that the engine may take to create a container."""
+DYING = 120.0
 """Seconds that a killed container may take to end, and to be removed: longer takes only what hangs in the kernel."""
 NO_GPU = "could not select device driver"
 """What the engine says when GPUs are asked for and it has no way to hand them out (moby `daemon/devices.go`)."""
@@ -113,19 +114,14 @@ class Container:
             raise ToolFailed(f"`{self.name}` publishes no port {port}: it ended, or the port was not asked for")
         return found[0]["HostIp"], int(found[0]["HostPort"])
 
-    def execute(self, command: Sequence[str], *, user: str = "", deadline: float = 60.0) -> tuple[int, str]:
+    def execute(self, command: Sequence[str], *, user: str = "", deadline: float = 300.0) -> tuple[int, str]:
         """Run a program beside the main one; its exit status and output. Raises `Temporary` past `deadline` seconds."""
-        client = self.engine.client
+        client, output = self.engine.client, list[bytes]()
         with calling(f"running `{command[0]}` in `{self.name}`"):
             key = client.exec_create(self.name, list(command), user=user)["Id"]
-        output: list[bytes] = []
-        # the SDK reads an exec's output without any timeout
-        reader = threading.Thread(target=lambda: output.append(client.exec_start(key)), daemon=True)
-        reader.start()
-        reader.join(deadline)
-        if reader.is_alive() or not output:
-            raise Temporary(f"`{command[0]}` in `{self.name}` did not end within {deadline:.0f} s")
-        with calling(f"running `{command[0]}` in `{self.name}`"):
+            # the SDK reads an exec's output without any timeout
+            if not within(deadline, lambda: output.append(client.exec_start(key))):
+                raise Temporary(f"`{command[0]}` in `{self.name}` did not end within {deadline:.0f} s", hint=BUSY)
             code = client.exec_inspect(key)["ExitCode"]
         return int(code), output[0].decode(errors="replace")
 
@@ -192,19 +188,23 @@ def container(spec: Spec, *, engine: Engine, story: Story, title: str, keep: boo
 
 
 def _create(spec: Spec, made: Container, labels: Mapping[str, str]) -> None:
+    """An interrupt waits until it is there, and so can be removed."""
+    create = partial(
+        made.engine.client.create_container,
+        spec.image,
+        name=made.name,
+        command=list(spec.command) or None,
+        entrypoint=list(spec.entrypoint) or None,
+        user=spec.user or None,
+        environment=dict(spec.environment),
+        labels=dict(labels),
+        volumes=list(spec.volumes) or None,
+        ports=list(spec.ports) or None,
+        host_config=host_config(spec, made.engine),
+    )
     with calling(f"creating `{made.name}`"):
-        made.engine.client.create_container(
-            spec.image,
-            name=made.name,
-            command=list(spec.command) or None,
-            entrypoint=list(spec.entrypoint) or None,
-            user=spec.user or None,
-            environment=dict(spec.environment),
-            labels=dict(labels),
-            volumes=list(spec.volumes) or None,
-            ports=list(spec.ports) or None,
-            host_config=host_config(spec, made.engine),
-        )
+        if not within(CREATION, create):
+            raise Temporary(f"the engine has not created `{made.name}` after {CREATION:.0f} s", hint=BUSY)
 
 
 def _remove(made: Container) -> None:

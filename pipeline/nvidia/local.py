@@ -17,7 +17,7 @@ SPECS = (Path("/etc/cdi"), Path("/var/run/cdi"))
 """Where engines look for specifications of the Container Device Interface."""
 KIND = re.compile(r'\bkind"?\s*:\s*"?nvidia\.com/gpu\b')
 TOOLS = (("nvidia-ctk", "--version"), ("nvidia-container-cli", "--version"))
-SECONDS = 20.0
+SECONDS = 60.0
 REFRESH = "`systemctl restart nvidia-cdi-refresh`, or `nvidia-ctk cdi generate --output={path}` as root"
 
 

@@ -395,7 +395,7 @@ def test_an_interrupt_reaches_an_image_that_waits_for_another_run(family: Family
 
     def interrupt(name: str) -> None:
         if name == "lab":
-            waits.wait(5)
+            waits.wait(300)
             raise Interrupted("interrupted")
 
     family.buildx.before = interrupt

@@ -27,7 +27,7 @@ def proxy(registry: FakeRegistry) -> Iterator[Faulty]:
 
 
 def ask(proxy: Faulty, method: str = "GET", path: str = "/v2/", body: bytes | None = None) -> tuple[int, bytes]:
-    with closing(http.client.HTTPConnection(proxy.host, timeout=5)) as connection:
+    with closing(http.client.HTTPConnection(proxy.host, timeout=300)) as connection:
         connection.request(method, path, body)
         with connection.getresponse() as answer:
             return answer.status, answer.read()

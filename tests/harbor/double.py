@@ -30,8 +30,9 @@ from tests.harbor.callers import Tokens, caller_of
 from tests.harbor.state import Fault, Robot, State
 from tests.harbor.v2 import V2
 from tests.harbor.web import Answer, Request, wrong
+from tests.ports import free_port
 
-STARTS_WITHIN = 30.0
+STARTS_WITHIN = 300.0
 SAFE = ("GET", "HEAD", "OPTIONS")
 
 
@@ -188,8 +189,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def _registry(folder: Path) -> Iterator[tuple[str, Path]]:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        host = f"127.0.0.1:{free.getsockname()[1]}"
+    host = f"127.0.0.1:{free_port()}"
     settings: dict[str, Any] = {
         "version": 0.1,
         "log": {"accesslog": {"disabled": True}},
@@ -201,16 +201,18 @@ def _registry(folder: Path) -> Iterator[tuple[str, Path]]:
     environment = {**os.environ, "OTEL_TRACES_EXPORTER": "none"}
     pid = spawn(_tool(), "serve", folder / "config.yml", log=log, env=environment)
     try:
-        _await(host, log)
+        _await(host, pid, log)
         yield host, log
     finally:
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
-def _await(host: str, log: Path) -> None:
+def _await(host: str, pid: int, log: Path) -> None:
     name, _, port = host.partition(":")
     end = time.monotonic() + STARTS_WITHIN
     while daemons.ask((name, int(port)), "/v2/", host=host) is None:
+        assert daemons.birth(pid), log.read_text()
         assert time.monotonic() < end, log.read_text()
         time.sleep(0.02)
 

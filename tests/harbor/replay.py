@@ -21,7 +21,7 @@ import requests
 
 from pipeline.oci import MANIFEST_TYPES, OCI_EMPTY, OCI_MANIFEST
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds for what a Harbor does in the background."""
 _NAME = re.compile(r"<([a-z0-9][A-Za-z0-9 :]*|[A-Z][0-9](?::[a-z]+)?)>")
 
@@ -115,7 +115,7 @@ class Run:
         if "undo" in step:
             self.undo.append(step["undo"])
         return self._session.request(
-            method, f"{self.site.url}{path}", data=body, headers=headers, allow_redirects=False, timeout=120
+            method, f"{self.site.url}{path}", data=body, headers=headers, allow_redirects=False, timeout=900
         )
 
     def _file(self, name: str) -> bytes:

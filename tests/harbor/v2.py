@@ -199,7 +199,7 @@ class V2:
             headers["Transfer-Encoding"] = "chunked"
         upstream: http.client.HTTPConnection | None = getattr(self._local, "upstream", None)
         if upstream is None:
-            upstream = self._local.upstream = http.client.HTTPConnection(self.registry, timeout=120)
+            upstream = self._local.upstream = http.client.HTTPConnection(self.registry, timeout=900)
         try:
             upstream.putrequest(request.method, target, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():

@@ -16,11 +16,13 @@ from pipeline import names
 from tests.integration.families import LINKS, PROJECT, Family
 
 WORKFLOWS = PROJECT / ".github"
+ROLES = ("ci", "gpu", "release")
 STAND_INS = PROJECT / "tests" / "data" / "actions"
 KEYS = """\
 keys:
   - {name: ci, roles: [ci], file: keys/ci.pub}
   - {name: gpu, roles: [gpu], file: keys/gpu.pub}
+  - {name: release, roles: [release], file: keys/release.pub}
 """
 SCRIPT = """\
 #!/bin/sh
@@ -29,8 +31,11 @@ printf '#!/bin/sh\\nexec "{python}" -m pipeline "$@"\\n' > "$RUNNER_TEMP/bin/pip
 chmod 755 "$RUNNER_TEMP/bin/pipeline"
 echo "$RUNNER_TEMP/bin" >> "$GITHUB_PATH"
 """
+GIVEN = (names.ENV_RELEASES, names.ENV_DATABASE)
+"""What the workflows take from the repository's variables, if a family is told it."""
+IGNORED = "/cache/\n/tmp/\n/kept/\n/.pipeline/\n/*.key\n/*.pub\n/*.json\n"
 IDENTITY = ("-c", "user.name=x", "-c", "user.email=x@example.com")
-MINUTES = 5.0
+MINUTES = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,22 +62,27 @@ class Ran:
 
 
 class Repository:
-    """A family in a git repository with the project's workflows, and a folder where artifacts are kept."""
+    """A family in a git repository with the project's workflows, and a folder where artifacts are kept.
+
+    A test may add to `secrets` and `variables`, which jobs are given, and to `folders`, whose programs they find first.
+    """
 
     def __init__(self, family: Family, cosign: Path) -> None:
         self.family, self.root = family, family.root
-        self.secrets = {f"PIPELINE_KEY_{role}_PASSWORD": secrets.token_hex(16) for role in ("CI", "GPU")}
+        self.secrets = {f"PIPELINE_KEY_{role}_PASSWORD": secrets.token_hex(16) for role in map(str.upper, ROLES)}
+        self.variables = {
+            names.ENV_CANDIDATES: str(family.repository).removesuffix("/family"),
+            **{names.ENV_KEY[role]: str(self.root / f"{role}.key") for role in ROLES},
+            **{name: text for name, text in family.environment.items() if name in GIVEN},
+        }
+        self.folders: list[Path] = []
         self._policies(cosign)
-        shutil.copytree(WORKFLOWS, self.root / ".github")
-        script = self.root / ".github" / "pipeline"
-        script.write_text(SCRIPT.format(python=sys.executable))
-        family.write(
-            "catalog.yaml", (family.root / "images" / "catalog.yaml").read_text() + "runners: {gpu: [self-hosted, gpu]}\n"
-        )
-        (self.root / "README.md").write_text("A family.\n")
-        (self.root / ".gitignore").write_text("/cache/\n/tmp/\n/kept/\n/.pipeline/\n/*.key\n/*.pub\n/*.json\n")
-        self._git("init", "-q", "-b", "main")
-        self._git("remote", "add", "origin", "https://git.example.com/ml/family.git")
+        shutil.copytree(WORKFLOWS, self.root / ".github", dirs_exist_ok=True)
+        (self.root / ".github" / "pipeline").write_text(SCRIPT.format(python=sys.executable))
+        with (self.root / ".gitignore").open("a") as ignored:
+            ignored.write(IGNORED)
+        self.git("init", "-q", "-b", "main")
+        self.git("remote", "add", "origin", "https://git.example.com/ml/family.git")
         self.commit("Begin")
 
     @property
@@ -86,9 +96,13 @@ class Repository:
         return {names.ENV_KEY[role]: str(self.root / f"{role}.key"), names.ENV_PASSWORD: password}
 
     def commit(self, text: str) -> str:
-        self._git("add", ".")
-        self._git("commit", "-q", "-m", text)
-        return self._git("rev-parse", "HEAD")
+        self.git("add", ".")
+        self.git("commit", "-q", "-m", text)
+        return self.git("rev-parse", "HEAD")
+
+    def git(self, *words: str) -> str:
+        done = subprocess.run(["git", "-C", self.root, *IDENTITY, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
 
     def change(self, image: str) -> None:
         """Other content of an image."""
@@ -101,10 +115,11 @@ class Repository:
             payload = {"pull_request": {"base": {"ref": "main"}, "head": {"ref": "x"}}}
         (self.root / "event.json").write_text(json.dumps(payload))
         shutil.rmtree(self.root / "kept", ignore_errors=True)
+        path = os.pathsep.join([*map(str, self.folders), os.environ["PATH"]])
         done = subprocess.run(
             [Path(sys.executable).parent / "act", event, *self._options(run, workflow)],
             cwd=self.root,
-            env={**self.family.environment, "HOME": str(self.root / "cache")},
+            env={**self.family.environment, "HOME": str(self.root / "cache"), "PATH": path},
             capture_output=True,
             text=True,
             timeout=MINUTES * 60,
@@ -114,11 +129,7 @@ class Repository:
         return Ran(code=done.returncode, events=tuple(json.loads(line) for line in lines))
 
     def _options(self, run: str, workflow: str) -> list[str]:
-        given = {**self.family.environment, "KEPT": str(self.root / "kept"), "PATH": os.environ["PATH"]}
-        variables = {
-            "PIPELINE_CANDIDATES": str(self.family.repository).removesuffix("/family"),
-            **{f"PIPELINE_KEY_{role}": str(self.root / f"{role.lower()}.key") for role in ("CI", "GPU")},
-        }
+        given = {**self.family.environment, "KEPT": str(self.root / "kept")}
         wanted = [
             name for name in given if name.startswith(("PIPELINE_", "BUILDX_", "FAMILY_")) or name in ("PYTHONPATH", "KEPT")
         ]
@@ -135,7 +146,7 @@ class Repository:
         ]
         options += ["-P", "ubuntu-24.04=-self-hosted", "-P", "self-hosted=-self-hosted", "--env", f"GITHUB_RUN_ID={run}"]
         options += [word for name in wanted for word in ("--env", f"{name}={given[name]}")]
-        options += [word for name, text in variables.items() for word in ("--var", f"{name}={text}")]
+        options += [word for name, text in self.variables.items() for word in ("--var", f"{name}={text}")]
         options += [word for name, text in self.secrets.items() for word in ("-s", f"{name}={text}")]
         return [
             *options,
@@ -144,19 +155,15 @@ class Repository:
 
     def _policies(self, cosign: Path) -> None:
         policies = self.root / "policies"
-        shutil.copytree(PROJECT / "policies", policies)
+        shutil.copytree(PROJECT / "policies", policies, dirs_exist_ok=True)
         (policies / "keys").mkdir(exist_ok=True)
         release = policies / "release.yaml"
         release.write_text(release.read_text().replace("keys: []\n", KEYS))
-        for role in ("ci", "gpu"):
+        for role in ROLES:
             environment = {names.ENV_PASSWORD: self.secrets[f"PIPELINE_KEY_{role.upper()}_PASSWORD"], "HOME": str(self.root)}
             words: list[str | Path] = [cosign, "generate-key-pair", "--output-key-prefix", role]
             subprocess.run(words, cwd=self.root, env=environment, check=True, capture_output=True)
             shutil.copy(self.root / f"{role}.pub", policies / "keys")
-
-    def _git(self, *words: str) -> str:
-        done = subprocess.run(["git", "-C", self.root, *IDENTITY, *words], check=True, capture_output=True, text=True)
-        return done.stdout.strip()
 
 
 def stand_ins() -> Mapping[str, Path]:
@@ -179,4 +186,7 @@ def with_app(family: Family, python: bytes, debian: bytes) -> Family:
     family.write("python/debian.tar", debian)
     family.image("app", "parent: python\nvariant: app\nchecks: {cpu: [it], gpu: [it]}\n", LINKS, data=secrets.token_bytes(1000))
     family.write("app/checks/test_it.py", "def test_it():\n    pass\n")
+    catalog = family.root / "images" / "catalog.yaml"
+    family.write("catalog.yaml", catalog.read_text() + "runners: {gpu: [self-hosted, gpu]}\n")
+    (family.root / "README.md").write_text("A family.\n")
     return family

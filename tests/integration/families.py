@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import socket
 import struct
 import subprocess
 import sys
@@ -22,12 +21,13 @@ from pipeline import names
 from pipeline.oci import Digest, Pinned, Repository
 from pipeline.registry import Registry
 from tests.integration.conftest import Stack
+from tests.ports import free_port as free_port
 
 PROJECT = Path(__file__).parents[2]
 LINKS = "FROM scratch AS layer\nCOPY data /layer/\nFROM base\nCOPY --link --from=layer /layer/ /\n"
 """A Dockerfile of an image that lays its file `data` on its parent."""
-ENDS_WITHIN = 60.0
-"""Seconds after which a verb hangs."""
+ENDS_WITHIN = 900.0
+"""Seconds after which a verb hangs, on a slow machine that does other things."""
 MARK = "FAMILY_OF_A_TEST"
 """The variable by which all that a family's verbs start is found among this machine's processes."""
 
@@ -154,18 +154,12 @@ def content(pinned: Pinned) -> Mapping[str, bytes]:
         return {member.name: layer.extractfile(member).read() for member in layer if member.isfile()}  # type: ignore[union-attr]
 
 
-def until(met: Callable[[], object], what: str, seconds: float = 30.0) -> None:
+def until(met: Callable[[], object], what: str, seconds: float = 300.0) -> None:
     """Wait until `met`; fails with `what` after that time."""
     late = time.monotonic() + seconds
     while not met():
         assert time.monotonic() < late, what
         time.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port of loopback where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def share_tools(cache: Path) -> None:

@@ -56,6 +56,6 @@ def _run(container: Mapping[str, Any], image: str, volumes: Mapping[str, Path], 
     for entry in container["env"]:
         words += ["--env", f"{entry['name']}={entry.get('value', 'a-node')}"]
     words += ["--entrypoint", container["command"][0], image, *container["args"]]
-    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False)
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout
     return done.stdout

@@ -102,4 +102,4 @@ def proved(pinned: Pinned) -> bool:
 
 def delete(repository: Repository, path: str) -> None:
     """What somebody does to a registry who may delete there."""
-    assert requests.delete(f"http://{repository.host}/v2/{repository.path}/{path}", timeout=10).status_code < 300
+    assert requests.delete(f"http://{repository.host}/v2/{repository.path}/{path}", timeout=120).status_code < 300

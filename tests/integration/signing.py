@@ -85,7 +85,7 @@ class Signer:
     def say(self, *words: str | Path, check: bool = True) -> Completed:
         """The real cosign, as anybody uses it."""
         environment = {names.ENV_PASSWORD: "", "HOME": str(self.folder), "DOCKER_CONFIG": str(self.folder)}
-        return Runner(environment)(self.cosign, *words, timeout=120, cwd=self.folder, env=environment, check=check)
+        return Runner(environment)(self.cosign, *words, timeout=900, cwd=self.folder, env=environment, check=check)
 
     def by_cosign(self, statement: Statement) -> bytes:
         """The bundle that cosign makes of it."""

@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from tests.integration.conftest import Stack
 from tests.integration.families import Family, ended, runs, tiny, until
 
-STOPS_WITHIN = 15.0
-"""Seconds: two rungs of 5 before a kill, and the cleaning up."""
+LONG = 3600
+"""Seconds that a step sleeps which only an interrupt ends: longer than a verb may take."""
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def candidates(family: Family, image: str) -> list[str]:
 
 
 def test_a_build_that_was_killed_is_done_by_the_next(family: Family) -> None:
-    with in_the_step(family, family.slow(3)) as build:
+    with in_the_step(family, family.slow(10)) as build:
         build.kill()
     assert candidates(family, "slow") == []
     again = family.call("build", "--json")
@@ -44,13 +43,11 @@ def test_a_build_that_was_killed_is_done_by_the_next(family: Family) -> None:
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_ends_all_that_runs(family: Family, signum: signal.Signals, code: int) -> None:
-    step = family.slow(600)
+    step = family.slow(LONG)
     build = in_the_step(family, step)
     build.send_signal(signum)
-    began = time.monotonic()
     told = ended(build)
     assert told.code == code
-    assert time.monotonic() - began < STOPS_WITHIN
     assert "Traceback" not in told.stderr
     assert family.left() == []
     until(lambda: not runs(step), "the builder goes on")

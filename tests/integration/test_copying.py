@@ -215,7 +215,7 @@ def test_a_copy_that_was_killed_is_finished_by_the_next(
     words = (f"{far.host}/{SOURCE}", str(target), str(blob.digest), str(blob.size), str(PART))
     started = subprocess.Popen([sys.executable, "-c", COPYING, *words])
     try:
-        assert started.wait(60) == -signal.SIGKILL
+        assert started.wait(900) == -signal.SIGKILL
     finally:
         near.heard = lambda _: None
         started.kill()

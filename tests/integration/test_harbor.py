@@ -308,7 +308,7 @@ def doctor(place: str, config: Path, *options: str) -> tuple[int, dict[str, dict
     """Exit code, what the verb found by name, its story."""
     command = [sys.executable, "-m", "pipeline", "doctor", "--harbor", place, "--json", *options]
     environment = {**os.environ, "DOCKER_CONFIG": str(config)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=900)
     return done.returncode, {each["name"]: each for each in json.loads(done.stdout)}, done.stderr
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import nvidia
+from pipeline import conversation, nvidia
 from pipeline.command import Runner
 from pipeline.gpus import Host
 from pipeline.nvidia import smi
@@ -44,6 +44,7 @@ def test_without_nvidia_smi_the_host_says_so(tmp_path: Path) -> None:
 
 def test_an_nvidia_smi_that_hangs_and_ignores_signals_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smi, "SECONDS", 0.5)
+    monkeypatch.setattr(conversation, "GRACE", 0.5)
     (trouble,) = look(tmp_path, "#!/bin/sh\ntrap '' INT TERM\nwhile :; do sleep 1; done\n").troubles
     assert "did not end within 0.5 s" in trouble.text
 

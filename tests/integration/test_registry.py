@@ -102,7 +102,7 @@ def test_ten_attach_at_the_same_time_from_processes_and_threads(client: Registry
     processes = [subprocess.Popen([*command, *numbers[start : start + 2]]) for start in (0, 2, 4)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: client.attach(image, BUNDLE, n.encode(), BUNDLE, {"number": n}), numbers[6:]))
-    assert [process.wait(timeout=120) for process in processes] == [0, 0, 0]
+    assert [process.wait(timeout=900) for process in processes] == [0, 0, 0]
     assert sorted(each.annotations["number"] for each in client.referrers(image, BUNDLE)) == numbers
     assert theirs in client.referrers(image)
 
@@ -153,7 +153,7 @@ class Cosign:
 
     def __call__(self, *words: str) -> str:
         environment = {"COSIGN_PASSWORD": "", "HOME": str(self.folder), "DOCKER_CONFIG": str(self.folder)}
-        return RUN(self.path, *words, timeout=120, cwd=self.folder, env=environment).stdout
+        return RUN(self.path, *words, timeout=900, cwd=self.folder, env=environment).stdout
 
     def attest(self, image: Pinned, kind: str, *where: str) -> None:
         (self.folder / "predicate.json").write_text(json.dumps({"of": kind}))
@@ -213,7 +213,7 @@ def certificate(folder: Path, name: str, suffix: str) -> Path:
     path = folder / f"{name}{suffix}"
     subject = ("-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1")
     kind = ("-newkey", "rsa:2048", "-nodes", "-days", "2")
-    RUN("openssl", "req", "-x509", *kind, *subject, "-keyout", path.with_suffix(".key"), "-out", path, timeout=60)
+    RUN("openssl", "req", "-x509", *kind, *subject, "-keyout", path.with_suffix(".key"), "-out", path, timeout=900)
     return path
 
 

@@ -1,7 +1,7 @@
 """A run that lies about itself, or does not end as runs do, never reads like a pass and leaves nothing behind."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -13,9 +13,9 @@ from pipeline.engine.spec import LOG_LIMIT
 from pipeline.oci import Pinned
 from pipeline.statements import Outcome
 from tests.integration.families import runs, until
-from tests.integration.test_check import bench, engine, found, python, registry, run
+from tests.integration.test_check import bench, engine, found, over_at, python, registry, run
 
-__all__ = ["bench", "engine", "python", "registry"]
+__all__ = ["bench", "engine", "over_at", "python", "registry"]
 MARK = "of-result-files"
 """What the programs that these checks start call themselves."""
 NAMED = f"""
@@ -38,8 +38,8 @@ signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
 
 def test_it():
     if os.fork() == 0:
-        time.sleep(600)
-    time.sleep(600)
+        time.sleep(3600)
+    time.sleep(3600)
 """
 FULL_MEMORY = """
 def test_it():
@@ -99,10 +99,13 @@ def test_a_result_file_that_lies_is_no_pass(bench: Bench, python: Pinned, change
     assert says in tested.reason
 
 
-def test_a_run_that_no_signal_reaches_is_killed_with_all_its_processes(bench: Bench, python: Pinned) -> None:
-    tested = run(bench, python, {"child/test_deaf.py": NAMED + DEAF}, limits=Limits(lane=4, test=600))
+def test_a_run_that_no_signal_reaches_is_killed_with_all_its_processes(
+    bench: Bench, python: Pinned, over_at: Callable[[str], None]
+) -> None:
+    over_at("::test_it")
+    tested = run(bench, python, {"child/test_deaf.py": NAMED + DEAF}, limits=Limits(lane=2000, test=3000))
     assert tested.outcome is Outcome.ERROR
-    assert tested.reason == "deaf: test_it: timed out: the lane did not end within 4 s"
+    assert tested.reason == "deaf: test_it: timed out: the lane did not end within 2000 s"
 
 
 def test_a_flood_of_output_is_kept_to_a_bound_and_costs_no_verdict(bench: Bench, python: Pinned) -> None:
@@ -127,8 +130,8 @@ def test_a_shared_memory_that_is_too_small_is_named(bench: Bench, python: Pinned
 
 
 def test_a_service_check_that_hangs_timed_out_and_leaves_no_service(bench: Bench, python: Pinned) -> None:
-    serve = f"import pathlib, time; pathlib.Path('/proc/self/comm').write_text('{MARK}'); time.sleep(600)"
-    code = f"import time\ndef test_it(start):\n    start('python3', '-c', {serve!r})\n    time.sleep(600)"
+    serve = f"import pathlib, time; pathlib.Path('/proc/self/comm').write_text('{MARK}'); time.sleep(3600)"
+    code = f"import time\ndef test_it(start):\n    start('python3', '-c', {serve!r})\n    time.sleep(3600)"
     tested = run(bench, python, {"child/service_slow.py": code}, limits=Limits(test=3))
     assert tested.outcome is Outcome.ERROR
     assert tested.reason == "slow: test_it: timed out: did not end within 3 s"

@@ -57,7 +57,7 @@ def test_the_callers_folder_is_written_to_as_the_caller(
         story=Silent(),
     )
     try:
-        done = Runner({**os.environ, **line.environment})(*line.argv, timeout=120)
+        done = Runner({**os.environ, **line.environment})(*line.argv, timeout=900)
     finally:
         engine.client.remove_image(f"{pinned.repository}:candidate", force=True)
     assert done.stdout.split() == [str(caller.uid), "user", "/workspace", "secret"]

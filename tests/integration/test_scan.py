@@ -45,7 +45,7 @@ VENDOR = Advisory(source="debian 12", package="vendor-driver", id="CVE-2099-0005
 ADVISORIES = (FIXED, UNFIXED, MENDED, WHEEL, VENDOR)
 BUILDS_WITHIN = 3600.0
 """Seconds, where the candidates are not there yet."""
-SCANS_WITHIN = 600.0
+SCANS_WITHIN = 3600.0
 
 
 def debian(*packages: str, version: str = "12") -> dict[str, bytes]:

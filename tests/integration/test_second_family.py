@@ -22,7 +22,7 @@ from tests.integration.images import forget
 WEB = PROJECT / "tests" / "data" / "web"
 POLICIES = PROJECT / "pipeline" / "data" / "family" / "policies"
 NEWCOMER = Path(__file__).with_name("newcomer.sh")
-ENDS_WITHIN = 900.0
+ENDS_WITHIN = 3600.0
 """Seconds for a root file system and all that follows, on a machine that has other work."""
 
 

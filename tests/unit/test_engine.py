@@ -2,6 +2,7 @@
 
 import io
 import json
+import signal
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from pipeline.engine import Container, Engine, Facts, Gpus, Spec, connection, co
 from pipeline.engine.connection import refuse
 from pipeline.engine.containers import not_started
 from pipeline.engine.owners import Owner, gone
-from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.errors import Interrupted, PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Digest
 from pipeline.registry import Registry
 from pipeline.story import Silent, SilentTask
@@ -133,10 +134,10 @@ class FakeClient:
         raise ReadTimeout("timed out")
 
     def kill(self, name: str) -> None:
-        self.end.wait(30)
+        self.end.wait(300)
 
     def remove_container(self, name: str, **wanted: Any) -> None:
-        self.end.wait(30)
+        self.end.wait(300)
 
     def containers(self, **wanted: Any) -> list[dict[str, Any]]:
         label = str(owner(pid=2**22 + 1))
@@ -160,6 +161,62 @@ def test_one_that_ignores_even_sigkill_ends_the_run_with_a_remedy(stuck: Engine)
     ):
         made.wait(0.01)
     assert "reboot" in error.value.hint
+
+
+class Slow:
+    """An engine that creates a container only after the one who waits was interrupted; what it did, in order."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient()
+        self.create_host_config = self.client.real.create_host_config
+        self.did: list[str] = []
+        self.interrupted = threading.Event()
+
+    def create_container(self, *_: object, **__: object) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        self.interrupted.wait(60)
+        self.did.append("created")
+
+    def remove_container(self, *_: object, **__: object) -> None:
+        self.did.append("removed")
+
+
+def test_an_interrupt_while_a_container_is_created_removes_it() -> None:
+    client = Slow()
+
+    def break_off(*_: object) -> None:
+        client.interrupted.set()
+        raise Interrupted("interrupted")
+
+    before = signal.signal(signal.SIGUSR1, break_off)
+    try:
+        engine = Engine(client, Facts(version="28", root="", gpus=False), "run")  # type: ignore[arg-type]
+        with pytest.raises(Interrupted), container(Spec(image="x"), engine=engine, story=Silent(), title="test"):
+            raise AssertionError("it was created in spite of the interrupt")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        client.client.real.close()
+    assert client.did == ["created", "removed"]
+
+
+def test_a_program_beside_the_main_one_that_cannot_be_started_is_told_as_that_and_not_as_late() -> None:
+    def refuse(key: str) -> bytes:
+        raise ConnectionResetError("the engine hung up")
+
+    client = SimpleNamespace(exec_create=lambda *_, **__: {"Id": "1"}, exec_start=refuse)
+    engine = Engine(client, Facts(version="28", root="", gpus=False), "run")  # type: ignore[arg-type]
+    with pytest.raises(Temporary, match="the engine went away at running `true` in `x`: the engine hung up"):
+        Container(engine, "x").execute(["true"])
+
+
+def test_a_program_beside_the_main_one_that_does_not_end_is_late_and_says_what_to_do() -> None:
+    end = threading.Event()
+    client = SimpleNamespace(exec_create=lambda *_, **__: {"Id": "1"}, exec_start=lambda _: end.wait(60))
+    engine = Engine(client, Facts(version="28", root="", gpus=False), "run")  # type: ignore[arg-type]
+    with pytest.raises(Temporary, match="`true` in `x` did not end within 0 s") as late:
+        Container(engine, "x").execute(["true"], deadline=0.01)
+    end.set()
+    assert "try again" in late.value.hint
 
 
 def test_what_cannot_be_removed_is_named_by_the_next_run_that_connects(stuck: Engine) -> None:

@@ -139,15 +139,15 @@ def test_only_nccls_own_words_are_a_refusal():
 
 
 def test_the_deadline_ends_what_was_started(tmp_path):
-    assert launcher.run(["sleep", "60"], {}, tmp_path, 0.05) is None
-    assert launcher.run(["sh", "-c", "echo said; exit 3"], {"PATH": "/usr/bin:/bin"}, tmp_path, 30) == 3
+    assert launcher.run(["sleep", "3600"], {}, tmp_path, 0.05) is None
+    assert launcher.run(["sh", "-c", "echo said; exit 3"], {"PATH": "/usr/bin:/bin"}, tmp_path, 300) == 3
     assert (tmp_path / "out").read_text() == "said\n"
 
 
 def test_processes_in_sessions_of_their_own_are_found_and_killed():
-    process = subprocess.Popen(["sh", "-c", "setsid sleep 60 & wait"])
+    process = subprocess.Popen(["sh", "-c", "setsid sleep 3600 & wait"])
     while not (found := launcher.descendants(process.pid)):
         time.sleep(0.01)
     launcher.kill([process.pid, *found])
-    process.wait(10)
+    process.wait(300)
     assert not launcher.descendants(process.pid)

@@ -67,7 +67,7 @@ def test_more_kinds_of_runners_than_jobs_are_refused() -> None:
 def test_an_image_goes_to_the_runners_that_it_names() -> None:
     image = Image(name="one", description="O", checks=CHECKS, runners=("a100",))
     (job,) = planned(large(0, images={"one": image})).gpu
-    assert (job.id, job.labels, job.images, job.minutes) == ("a100-1", RUNNERS["a100"], "one", 50)
+    assert (job.id, job.labels, job.images, job.minutes) == ("a100-1", RUNNERS["a100"], "one", 90)
 
 
 def test_where_nothing_changes_there_is_no_work_and_no_matrix() -> None:

@@ -289,9 +289,9 @@ def test_a_user_with_a_name_or_root_is_left_to_the_image() -> None:
 @pytest.mark.parametrize(
     ("program", "seconds", "ending"),
     [
-        ("raise SystemExit(3)", 60, (3, False)),
-        ("import os; os.kill(os.getpid(), 11)", 60, (139, False)),
-        ("import time; time.sleep(600)", 0.2, (137, True)),
+        ("raise SystemExit(3)", 300, (3, False)),
+        ("import os; os.kill(os.getpid(), 11)", 300, (139, False)),
+        ("import time; time.sleep(3600)", 0.2, (137, True)),
     ],
 )
 def test_how_the_checks_ended_is_told_as_a_shell_does(program: str, seconds: float, ending: tuple[int, bool]) -> None:

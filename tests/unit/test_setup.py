@@ -4,7 +4,6 @@ import hashlib
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -331,9 +330,8 @@ def test_a_cache_folder_too_deep_for_a_socket_is_refused_before_anything_starts(
         services.start_buildkitd(Path("/bin/false"), host=ROOT, cache=tmp_path / ("x" * 100), story=Silent())
 
 
-def test_a_ready_machine_costs_no_process_and_little_time(tmp_path: Path, serving: Callable[[bytes], int]) -> None:
+def test_a_ready_machine_costs_no_process(tmp_path: Path, serving: Callable[[bytes], int]) -> None:
     port = serving(b"HTTP/1.1 200 OK\r\n\r\n")
-    started = time.monotonic()
     ready = setup.ensure(
         frozenset({Need.REGISTRY}),
         settings=Settings(root=tmp_path, cache=tmp_path / "cache"),
@@ -344,7 +342,6 @@ def test_a_ready_machine_costs_no_process_and_little_time(tmp_path: Path, servin
         host=USER,
     )
     assert ready == setup.Ready(tools={}, builder=None, engine=None)
-    assert time.monotonic() - started < 2
 
 
 def test_the_doctor_finds_each_fault_with_its_remedy_and_changes_nothing(tmp_path: Path, serving: Callable[[bytes], int]) -> None:

@@ -6,8 +6,10 @@ from http.cookiejar import DefaultCookiePolicy
 
 import requests
 
-DEADLINE = 90
-"""Seconds that a service may take to answer on a slow machine."""
+DEADLINE = 300
+"""Seconds that a service may take to start on a slow machine with a cold disk."""
+PATIENCE = 120
+"""Seconds that one answer may take there."""
 PAIRS = "for key in a b; do ssh-keygen -q -t ed25519 -N '' -C check -f /tmp/$key && cat /tmp/$key /tmp/$key.pub; done"
 OPTIONS = (
     "StrictHostKeyChecking=no",
@@ -47,8 +49,8 @@ def notebooks(start, *command, **wanted):
 def is_up(made, session, url):
     assert made.running, f"it ended: {made.log()}"
     try:
-        return session.get(url, timeout=10).status_code == 200
-    except requests.ConnectionError:
+        return session.get(url, timeout=PATIENCE).status_code == 200
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 
@@ -74,7 +76,7 @@ def shells(start, *public, command=("lab", "ssh"), **wanted):
 def banner(made):
     assert made.running, f"it ended: {made.log()}"
     try:
-        with socket.create_connection(made.address(2222), timeout=10) as connection:
+        with socket.create_connection(made.address(2222), timeout=PATIENCE) as connection:
             return connection.recv(64)
     except OSError:
         return b""

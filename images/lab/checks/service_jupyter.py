@@ -35,8 +35,8 @@ def test_whoever_lacks_the_token_is_refused(token, start, browser):
         ("POST", "terminals"),
         ("GET", "sessions"),
     ):
-        assert browser.request(method, f"{url}/api/{path}", headers=wrong, timeout=30).status_code == REFUSED, path
-    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
+        assert browser.request(method, f"{url}/api/{path}", headers=wrong, timeout=reach.PATIENCE).status_code == REFUSED, path
+    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=reach.PATIENCE).json()["id"]
     with pytest.raises(websocket.WebSocketBadStatusException) as error:
         connect(url, kernel, wrong)
     assert error.value.status_code == REFUSED
@@ -44,11 +44,11 @@ def test_whoever_lacks_the_token_is_refused(token, start, browser):
 
 def test_a_kernel_runs_a_cell_and_a_terminal_opens(start, browser):
     _, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN}, user="12345:0")
-    started = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60)
+    started = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=reach.PATIENCE)
     assert started.status_code == 201, started.text
     assert result_of(CELL, url, started.json()["id"]).split() == ["/opt/venv", "3"]
-    assert browser.post(f"{url}/api/terminals", headers=header(TOKEN), timeout=30).status_code == 200
-    assert browser.get(f"{url}/lab?token={TOKEN}", timeout=30).status_code == 200
+    assert browser.post(f"{url}/api/terminals", headers=header(TOKEN), timeout=reach.PATIENCE).status_code == 200
+    assert browser.get(f"{url}/lab?token={TOKEN}", timeout=reach.PATIENCE).status_code == 200
 
 
 @pytest.mark.parametrize("environment", [{}, {"JUPYTER_TOKEN": ""}], ids=["none-given", "empty"])
@@ -57,8 +57,8 @@ def test_a_token_is_made_and_printed_once(environment, start, browser):
     (token,) = reach.until(lambda: MADE.findall(made.log()), "no token is printed")
     assert f"http://localhost:8888/lab?token={token}" in made.log()
     assert made.log().count(token) == 1
-    assert browser.get(f"{url}/api/kernels", headers=header(token), timeout=30).status_code == 200
-    assert browser.get(f"{url}/api/kernels", headers=header(""), timeout=30).status_code == REFUSED
+    assert browser.get(f"{url}/api/kernels", headers=header(token), timeout=reach.PATIENCE).status_code == 200
+    assert browser.get(f"{url}/api/kernels", headers=header(""), timeout=reach.PATIENCE).status_code == REFUSED
 
 
 def test_each_container_makes_a_token_of_its_own(start):
@@ -72,7 +72,7 @@ def test_each_container_makes_a_token_of_its_own(start):
 def test_a_token_that_was_given_is_shown_nowhere(start, browser):
     made, url = reach.notebooks(start, environment={"JUPYTER_TOKEN": TOKEN, "PORT_8888": "9999"})
     reach.until(lambda: "http://localhost:9999/lab" in made.log(), "no address is printed")
-    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=60).json()["id"]
+    kernel = browser.post(f"{url}/api/kernels", headers=header(TOKEN), timeout=reach.PATIENCE).json()["id"]
     assert TOKEN not in made.log()
     assert TOKEN not in arguments(made)
     assert TOKEN not in result_of("import os; print(dict(os.environ))", url, kernel)
@@ -83,7 +83,7 @@ def test_a_home_that_wants_no_token_is_refused(start):
         "mkdir -p ~/.jupyter && echo 'c.IdentityProvider.token = \"\"' >~/.jupyter/jupyter_server_config.py && exec lab jupyter"
     )
     made = start("sh", "-c", settings)
-    assert made.wait(60).code == 1
+    assert made.wait(reach.DEADLINE).code == 1
     assert "Jupyter answers without a token" in made.log()
 
 
@@ -97,7 +97,7 @@ def arguments(made):
 
 def connect(url, kernel, headers):
     address = f"{url.replace('http', 'ws', 1)}/api/kernels/{kernel}/channels"
-    return websocket.create_connection(address, header=headers, timeout=60, http_no_proxy=["*"])
+    return websocket.create_connection(address, header=headers, timeout=reach.DEADLINE, http_no_proxy=["*"])
 
 
 def result_of(code, url, kernel):

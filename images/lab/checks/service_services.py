@@ -88,8 +88,9 @@ def test_it_ends_in_time_although_a_service_does_not_react(start):
 
 def test_a_service_that_dies_ends_the_others_and_its_exit_code_is_passed_on(running):
     made = running("jupyter", "ssh")
-    assert made.execute(["pkill", "-KILL", "-f", "sshd: /usr/sbin/sshd"])[0] == 0
-    ended = made.wait(STOPS_WITHIN)
+    # sshd gives itself this name after it has begun to listen.
+    reach.until(lambda: made.execute(["pkill", "-KILL", "-f", "sshd: /usr/sbin/sshd"])[0] == 0, "sshd has no name")
+    ended = made.wait(reach.PATIENCE)
     assert (ended.timed_out, ended.code) == (False, 137)
     assert "ssh ended with 137" in made.log()
 

@@ -66,7 +66,7 @@ def test_a_session_opens_no_port_and_brings_no_agent_and_no_display(keys, start)
 
 def test_host_keys_are_made_at_the_first_start(keys, start):
     (_, public), _ = keys
-    bare = start("sleep", "60")
+    bare = start("sleep", "3600")
     code, said = bare.execute(["grep", "-rIl", "PRIVATE KEY-----", "/etc", "/home", "/root", "/usr/local", "/var"], user="0")
     assert (code, said) == (1, ""), "the image holds a private key"
     first, second = reach.shells(start, public), reach.shells(start, public)

@@ -42,7 +42,7 @@ def test_a_checkpoint_is_resumed_only_when_the_user_trusts_it(trained, folder):
 def train(folder, steps, *words, environment=None):
     told = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "home"), **(environment or {})}
     argv = [sys.executable, str(TRAINING), str(folder), str(steps), *words]
-    return subprocess.run(argv, env=told, capture_output=True, text=True, timeout=240, check=False)
+    return subprocess.run(argv, env=told, capture_output=True, text=True, timeout=600, check=False)
 
 
 def names(folder):

@@ -17,7 +17,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64)
-DEADLINE = timedelta(seconds=60)
+DEADLINE = timedelta(seconds=240)
 MOVED = 1023
 """Elements that are broadcast, gathered and scattered."""
 BUS = {"cpu": (2**22, 1, 5), "cuda": (2**26, 5, 20)}

@@ -37,7 +37,7 @@ def pip(tmp_path):
     def run(*words):
         offline = ("--no-index", "--find-links", str(tmp_path), "--no-cache-dir", "--disable-pip-version-check")
         return subprocess.run(
-            [sys.executable, "-m", "pip", *words, *offline], capture_output=True, text=True, timeout=120, check=False
+            [sys.executable, "-m", "pip", *words, *offline], capture_output=True, text=True, timeout=300, check=False
         )
 
     return run
@@ -48,7 +48,7 @@ def test_a_user_installs_a_package_and_imports_it(pip, wheel):
     done = pip("install", "added_on_top")
     assert done.returncode == 0, done.stderr
     show = [sys.executable, "-c", "import added_on_top as it; print(it.__file__)"]
-    found = subprocess.run(show, capture_output=True, text=True, timeout=30, check=True)
+    found = subprocess.run(show, capture_output=True, text=True, timeout=300, check=True)
     assert Path(found.stdout.strip()).is_relative_to(site.getuserbase())
 
 
@@ -76,7 +76,7 @@ def test_a_package_of_the_user_does_not_hide_the_image_s(name):
     hiding.parent.mkdir(parents=True, exist_ok=True)
     hiding.touch()
     show = [sys.executable, "-c", f"from importlib.util import find_spec; print(find_spec({name!r}).origin)"]
-    found = subprocess.run(show, capture_output=True, text=True, timeout=30, check=True)
+    found = subprocess.run(show, capture_output=True, text=True, timeout=300, check=True)
     hiding.unlink()
     assert Path(found.stdout.strip()).is_relative_to(sys.prefix)
 

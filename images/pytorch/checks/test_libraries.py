@@ -38,7 +38,7 @@ def test_every_library_finds_what_it_needs(libraries):
 
 
 def test_the_loader_knows_no_gpu_library_but_a_mounted_driver_s(lane):
-    done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, timeout=300, check=True)
     known = [line.strip() for line in done.stdout.splitlines() if GPU_LIBRARY.match(line.strip())]
     ours = [line for line in known if lane == "cpu" or not FROM_THE_DRIVER.fullmatch(line.split()[0])]
     assert not ours, ours
@@ -74,7 +74,7 @@ def is_elf(path):
 
 
 def not_found(path):
-    done = subprocess.run(["ldd", str(path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(["ldd", str(path)], capture_output=True, text=True, timeout=300, check=False)
     return set(re.findall(r"(\S+) => not found", done.stdout))
 
 

@@ -58,7 +58,7 @@ def test_there_is_no_compiler_but_one_that_is_claimed_and_no_cache_of_one(claims
 
 
 def test_a_shell_starts():
-    done = subprocess.run(["bash", "-c", "exit 3"], timeout=30, check=False)
+    done = subprocess.run(["bash", "-c", "exit 3"], timeout=300, check=False)
     assert done.returncode == 3
 
 

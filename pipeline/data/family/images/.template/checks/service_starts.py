@@ -5,4 +5,4 @@ from typing import Any
 
 def test_a_program_starts(start: Any) -> None:
     """`start` starts the image, and stops it at the end of the test."""
-    assert start("true").wait(60).code == 0
+    assert start("true").wait(300).code == 0

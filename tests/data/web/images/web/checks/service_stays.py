@@ -10,5 +10,5 @@ def test_it_keeps_running(start):
 
 
 def test_another_program_ends_by_itself(start):
-    ended = start("true").wait(30)
+    ended = start("true").wait(300)
     assert (ended.code, ended.timed_out) == (0, False)
