@@ -102,7 +102,7 @@ CASES = {
         says={
             "services": (
                 r"nothing_else\[no-key\]: .*6006",
-                "although_services_do_not_react",
+                "although_a_service_does_not_react",
                 r"refused_in_words\[root\]",
             )
         },
