@@ -30,7 +30,7 @@ def test_a_plan_starts_no_registry(family: Family) -> None:
     told = family.call("plan", "--candidates", f"localhost:{port}/team")
     assert told.code == 75
     assert re.search(rf"registry `localhost:{port}` cannot be reached: .*Connection refused", told.stderr)
-    assert "hint: `nox -s setup` starts one" in told.stderr
+    assert "hint: check the port; `nox -s setup` starts the registry that builds write to" in told.stderr
 
 
 def test_a_port_that_something_else_has_is_named_with_its_holder(family: Family) -> None:
