@@ -24,8 +24,8 @@ class _Locked:
     line: int
 
 
-def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
-    """Every lock that is unreadable, older than its source, or contradicts a claim or a parent's lock."""
+def problems(entries: Mapping[str, Entry], platform: str | None) -> Iterator[Problem]:
+    """Every lock that is unreadable, older than its source, of another platform, or contradicts a claim or a parent's lock."""
     images = {name: entry.image for name, entry in entries.items() if entry.image}
     below: dict[str, Mapping[str, _Locked]] = {}
     suites: dict[str, str | None] = {}
@@ -34,7 +34,7 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
         inherited = below.get(image.parent or "", {})
         suites[name] = image.rootfs.suite if image.rootfs else suites.get(image.parent or "")
         found: list[Problem] = []
-        own = dict(_locked(entries[name], image, suites[name], inherited, found))
+        own = dict(_locked(entries[name], image, suites[name], inherited, found, platform))
         yield from found
         yield from _moved(own, inherited, image.parent)
         below[name] = {**inherited, **own} if own else inherited
@@ -42,7 +42,7 @@ def problems(entries: Mapping[str, Entry]) -> Iterator[Problem]:
 
 
 def _locked(
-    entry: Entry, image: Image, suite: str | None, inherited: Mapping[str, _Locked], found: list[Problem]
+    entry: Entry, image: Image, suite: str | None, inherited: Mapping[str, _Locked], found: list[Problem], platform: str | None
 ) -> Iterator[tuple[str, _Locked]]:
     found += _unpaired(entry, image)
     for path, text in sorted(entry.folder.locks.items()):
@@ -50,7 +50,7 @@ def _locked(
         try:
             if path == PACKAGES_LOCK:
                 packages = locks.parse_packages(text)
-                found += _stale_packages(entry, image, suite, inherited, packages)
+                found += (*_stale_packages(entry, image, suite, inherited, packages), *_foreign(entry, packages, platform))
                 yield from ((f"{_DEBIAN}{one.name}", _Locked(one.version, file, 1)) for one in packages.packages)
             else:
                 lock = locks.parse_requirements(text)
@@ -75,6 +75,14 @@ def _stale_packages(
         wanted = locks.packages_digest(suite, image.packages, below)
         source = f"the `packages` of `image.yaml` and what `{image.parent}` has"
         yield from _stale(entry, file, lock.locked_from, wanted, source)
+
+
+def _foreign(entry: Entry, lock: locks.PackagesLock, platform: str | None) -> Iterator[Problem]:
+    """Packages that no machine of the platform runs, where it is known."""
+    known = {"all", platform.split("/")[1]} if platform else {one.architecture for one in lock.packages}
+    for other in sorted({one.architecture for one in lock.packages} - known):
+        text = f"holds packages for `{other}`, and `platform` is `{platform}`: `nox -s update -- {entry.name}`"
+        yield Problem(f"{entry.home}/{PACKAGES_LOCK}", 1, text)
 
 
 def _stale(entry: Entry, file: str, locked_from: str, wanted: str, source: str) -> Iterator[Problem]:

@@ -41,7 +41,7 @@ def parse(shared: bytes, folders: Mapping[str, Folder], *, with_locks: bool = Tr
     problems += catalog_rules.problems(entries)
     problems += catalog_rules.runners(entries, common.runners) if common else ()
     if with_locks:
-        problems += catalog_locks.problems(entries)
+        problems += catalog_locks.problems(entries, common.platform if common else None)
     if problems or common is None:
         raise CatalogError([str(problem) for problem in sorted(set(problems))])
     images = {entry.image.name: entry.image for entry in entries.values() if entry.image}

@@ -55,9 +55,20 @@ def load(settings: Settings, *, with_locks: bool = True) -> Catalog:
     shared, folders = read_folders(settings)
     catalog = catalog_text.parse(shared, folders, with_locks=with_locks)
     chosen = {key: text for key in ("candidates", "releases") if (text := getattr(settings, key)) is not None}
-    for text in chosen.values():
-        Repository.parse(f"{text}/{catalog.repository}")
+    for key, text in chosen.items():
+        place(text, catalog, f"`--{key}` or `PIPELINE_{key.upper()}`")
     return catalog.model_copy(update=chosen)
+
+
+def place(text: str, catalog: Catalog, told: str) -> Repository:
+    """The catalog's repository at the place that the user chose; raises `InputError`, which names the choice as `told`."""
+    try:
+        return Repository.parse(f"{text}/{catalog.repository}")
+    except InputError as error:
+        raise InputError(
+            f"{told} names no registry and project: `{text}` is not a repository's beginning",
+            hint="write `host[:port]/project`, lower case, as in `harbor.example.com/ml`",
+        ) from error
 
 
 def read_folders(settings: Settings) -> tuple[bytes, Mapping[str, Folder]]:

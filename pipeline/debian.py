@@ -21,7 +21,7 @@ from filelock import FileLock
 from pipeline import names
 from pipeline.depends import Candidate, Universe, add, close
 from pipeline.download import GONE, download, get, holds, opened, session, shown
-from pipeline.errors import Temporary, ToolFailed
+from pipeline.errors import InputError, Temporary, ToolFailed
 from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, packages_digest, parse_packages
 from pipeline.story import Story, Task
 
@@ -44,8 +44,13 @@ class Mirror:
 
     @classmethod
     def chosen(cls, environment: Mapping[str, str], certificates: Path | None) -> Self:
-        """The mirror that the environment names, else Debian's own."""
+        """The mirror that the environment names, else Debian's own; raises `InputError` for what is no address."""
         root = environment.get(names.ENV_DEBIAN_MIRROR, "").rstrip("/")
+        if root and not root.startswith(("http://", "https://")):
+            raise InputError(
+                f"`{names.ENV_DEBIAN_MIRROR}` is no address: `{root}`",
+                hint=f"write `https://…`, which holds `debian/` and `debian-security/` as `{cls.root}` does",
+            )
         return cls(root=root or cls.root, certificates=certificates)
 
 

@@ -183,7 +183,8 @@ def _unsolved(image: Image, code: int, stderr: str) -> PipelineError:
         parent = f" agree with what `{image.parent}` has, and with each other" if image.parent else " agree with each other"
         return InputError(f"the requirements of `{image.name}` cannot be solved\n{said}", hint=f"make them{parent}")
     if "Request failed" in stderr or "Failed to fetch" in stderr:
-        return Temporary(f"the Python index does not answer\n{said}")
+        remedy = "check the network, `PIP_INDEX_URL` and `HTTPS_PROXY`, then run it again"
+        return Temporary(f"the Python index does not answer\n{said}", hint=remedy)
     return ToolFailed(f"`uv pip compile` failed for `{image.name}`\n{said}")
 
 

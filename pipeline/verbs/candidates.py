@@ -1,6 +1,7 @@
 """`build`, `test` and `run`: candidates are made, checked and used."""
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from pipeline import context, names, plan
 from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import CheckFailed, InputError, NothingSelected, worst
-from pipeline.oci import Repository
+from pipeline.oci import Digest, Repository
 from pipeline.survey import Survey, survey
 from pipeline.verbs.pods import collect_verb, render
 from pipeline.verbs.tries import put_off, refuse_suspected
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from pipeline.run import Chosen
     from pipeline.statements import Tested
 
+GPUS = re.compile(r"all|[1-9][0-9]{0,3}|(?:GPU|MIG)-[^,\s]+(?:, ?(?:GPU|MIG)-[^,\s]+)*")
+"""What `--gpus` may say."""
+
 
 def build_verb(call: Call) -> int:
     """Build what has no candidate."""
@@ -29,7 +33,7 @@ def build_verb(call: Call) -> int:
     from pipeline.debian import Mirror
 
     catalog = context.load(call.settings)
-    parents = _parents(call, catalog)
+    parents, expect = _parents(call, catalog), _expected(call)
     plan.selected(catalog, call.images)
     ready = ready_for(call, catalog, "builder", "registry", fresh=True)
     if ready.builder is None:
@@ -48,15 +52,13 @@ def build_verb(call: Call) -> int:
     )
     if parents:
         _bring_parents(call, catalog, parents)
-    twice, expect = call.arguments.twice, call.arguments.expect
-    if expect and len(call.images) != 1:
-        raise InputError("`--expect` is about one image", hint="name that image alone")
+    twice = call.arguments.twice
     with call.console.fold("building"):
         results = build.build(lambda: _vouched(call, catalog, rebuild=twice or call.arguments.rebuild), shop, twice=twice)
     hand_out(call, report.builds_json(results), report.builds_junit(results))
     call.console.show(report.builds_table(results))
     for result in results:
-        if expect and result.image == call.images[0] and result.pinned and str(result.pinned.digest) != expect:
+        if expect and result.image == call.images[0] and result.pinned and result.pinned.digest != expect:
             raise CheckFailed(
                 f"`{result.image}` is {result.pinned.digest}, and was to be {expect}", hint=f"`nox -s explain -- {result.image}`"
             )
@@ -65,15 +67,15 @@ def build_verb(call: Call) -> int:
 
 def _parents(call: Call, catalog: Catalog) -> Repository | None:
     """Where parents may be brought from; raises `InputError` when what the user chose is no place."""
-    if not call.settings.parents:
-        return None
-    try:
-        return Repository.parse(f"{call.settings.parents}/{catalog.repository}")
-    except InputError as error:
-        raise InputError(
-            f"`{names.ENV_PARENTS}` is no registry and project: `{call.settings.parents}`",
-            hint="write `host[:port]/project`, lower case, as in `harbor.example.com/candidates`",
-        ) from error
+    chosen = call.settings.parents
+    return context.place(chosen, catalog, f"`{names.ENV_PARENTS}`") if chosen else None
+
+
+def _expected(call: Call) -> Digest | None:
+    expect = call.arguments.expect
+    if expect is not None and len(call.images) != 1:
+        raise InputError("`--expect` is about one image", hint="name that image alone")
+    return None if expect is None else Digest(expect)
 
 
 def _bring_parents(call: Call, catalog: Catalog, source: Repository) -> None:
@@ -140,6 +142,8 @@ def _refuse_what_means_nothing(call: Call) -> None:
     arguments = call.arguments
     if arguments.queue and not arguments.render:
         raise InputError("`--queue` is of rendered Jobs", hint="give `--render kubernetes` too")
+    if not GPUS.fullmatch(arguments.gpus):
+        raise InputError(f"`--gpus {arguments.gpus}` names no GPUs", hint="`all`, a number, or UUIDs with commas between")
     if arguments.lane and "gpu" not in arguments.lane and (arguments.gpus != "all" or arguments.require_gpu):
         raise InputError("`--gpus` and `--require-gpu` are of the lane `gpu`, which is left out", hint="give `--lane gpu` too")
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline import debian
 from pipeline.debian import KEYRING, Mirror, PackagesGone
-from pipeline.errors import Temporary, ToolFailed
+from pipeline.errors import InputError, Temporary, ToolFailed
 from pipeline.locks import PackagesLock, format_packages, overlay_name, packages_digest, parse_packages
 from pipeline.story import Silent
 from tests.archive import NOW, Archive, served
@@ -188,6 +188,8 @@ def test_an_overlay_is_solved_from_what_there_is_now_and_named_after_the_committ
 def test_a_mirror_is_chosen_by_the_environment() -> None:
     assert Mirror.chosen({}, None) == Mirror()
     assert Mirror.chosen({"PIPELINE_DEBIAN_MIRROR": "http://mirror/x/"}, None).root == "http://mirror/x"
+    with pytest.raises(InputError, match="`PIPELINE_DEBIAN_MIRROR` is no address: `mirror/x`"):
+        Mirror.chosen({"PIPELINE_DEBIAN_MIRROR": "mirror/x"}, None)
 
 
 def test_a_lock_on_top_of_others_holds_what_is_added_alone(archive: Archive, tmp_path: Path) -> None:

@@ -124,6 +124,16 @@ def test_a_variant_that_reads_as_the_newest_release_is_refused() -> None:
     assert found.startswith("images/a/image.yaml:2: `variant` may not be `latest`")
 
 
+def test_packages_that_no_machine_of_the_platform_runs_are_refused() -> None:
+    images = Path(__file__).parents[2] / "images" / "os"
+    locked = {"packages.lock": (images / "packages.lock").read_text()}
+    root = Folder(text=(images / "image.yaml").read_bytes(), paths=("image.yaml", "packages.lock"), locks=locked)
+    assert list(catalog_text.parse(SHARED, {"os": root}).images) == ["os"]
+    (found,) = faults({"os": root}, SHARED.replace(b"linux/amd64", b"linux/arm64"))
+    text = "holds packages for `amd64`, and `platform` is `linux/arm64`: `nox -s update -- os`"
+    assert found == f"images/os/packages.lock:1: {text}"
+
+
 def test_a_family_without_an_image_is_refused() -> None:
     (found,) = faults({})
     assert found == "images/catalog.yaml:1: no folder beside it describes an image: one is `images/NAME/image.yaml`"

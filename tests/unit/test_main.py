@@ -182,7 +182,7 @@ def test_a_place_of_parents_that_is_none_is_exit_2_before_anything_is_started(
 ) -> None:
     environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_PARENTS": parents}
     assert main(["build", "--root", str(FAMILY)], environment) == 2
-    assert f"`PIPELINE_PARENTS` is no registry and project: `{parents}`" in capsys.readouterr().err
+    assert f"`PIPELINE_PARENTS` names no registry and project: `{parents}`" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -212,3 +212,28 @@ def test_whom_no_variable_names_is_known_by_the_systems_own_name(monkeypatch: py
     assert releases._login() == "root"
     monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)
     assert releases._login() == "nobody known"
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "says"),
+    [
+        (["build", "nlp", "--expect", "abc"], {}, "`abc` is not a sha256 digest"),
+        (["build", "--expect", "sha256:" + "0" * 64], {}, "`--expect` is about one image"),
+        (["test", "nlp", "--gpus", "x"], {}, "`--gpus x` names no GPUs"),
+        (["test", "nlp", "--gpus", "0"], {}, "`--gpus 0` names no GPUs"),
+        (
+            ["plan"],
+            {"PIPELINE_CANDIDATES": "http://x/y"},
+            "`--candidates` or `PIPELINE_CANDIDATES` names no registry",
+        ),
+        (["history", "nlp"], {"PIPELINE_RELEASES": "a b"}, "`--releases` or `PIPELINE_RELEASES` names no registry"),
+    ],
+)
+def test_what_can_be_known_to_be_wrong_is_told_before_anything_is_done(
+    words: list[str], environment: Mapping[str, str], says: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main([words[0], "--root", str(FAMILY), *words[1:]], {"PIPELINE_CACHE": str(tmp_path), **environment}) == 2
+    told = capsys.readouterr().err
+    assert f"error: {says}" in told
+    assert "\nhint: " in told
+    assert list(tmp_path.iterdir()) == []
