@@ -9,7 +9,7 @@ from pipeline import dsse, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.evidence import Key, Role, Signed
 from pipeline.gather import Keys
-from pipeline.oci import Digest, Pinned
+from pipeline.oci import Descriptor, Pinned
 from pipeline.registry import Registry
 from pipeline.statements import SIGNATURE, Statable, Statement
 
@@ -22,15 +22,19 @@ def attach(
     cosign: Cosign,
     registry: Registry,
     annotations: Mapping[str, str] | None = None,
-) -> Digest:
-    """Sign `statement` and attach it to the image; returns the digest of the manifest that holds it."""
+    keep: bool = True,
+) -> Descriptor:
+    """Sign `statement` and attach it to the image; returns the entry of the manifest that holds it.
+
+    Without `keep` it is for the caller to see whether it stays listed.
+    """
     bundle = cosign.sign(canonical(statement), key)
     told = {
         dsse.CONTENT_ANNOTATION: "dsse-envelope",
         dsse.PREDICATE_ANNOTATION: str(statement["predicateType"]),
         **(annotations or {}),
     }
-    return registry.attach(pinned, dsse.BUNDLE_TYPE, bundle, dsse.BUNDLE_TYPE, told).digest
+    return registry.attach(pinned, dsse.BUNDLE_TYPE, bundle, dsse.BUNDLE_TYPE, told, keep=keep)
 
 
 def known(statement: Statement, record: Statable | None, role: Role, there: Iterable[Signed]) -> Signed | None:

@@ -6,7 +6,7 @@ registry. What it made is checked before it is believed.
 
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline import dsse, names
@@ -60,20 +60,20 @@ class Cosign:
 
     path: Path
     run: Run
+    _offline: dict[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """The files by which cosign knows that there is no service to ask: made once, by a call each."""
 
     def sign(self, statement: bytes, key: PrivateKey) -> bytes:
         """The bundle of `statement`, signed; raises `ToolFailed` when cosign fails or signs anything else."""
         with tempfile.TemporaryDirectory(prefix="pipeline-sign-") as name:
             folder = Path(name)
             (folder / "statement.json").write_bytes(statement)
-            self._offline(folder, key)
+            for file, content in self._files(key).items():
+                (folder / file).write_bytes(content)
             options = ("--signing-config", folder / "signing.json", "--trusted-root", folder / "root.json")
             files = ("--statement", folder / "statement.json", "--bundle", folder / "bundle.json")
             self._run(folder, key, "attest-blob", "--yes", "--key", key.reference, *options, *files)
-            try:
-                bundle = (folder / "bundle.json").read_bytes()
-            except FileNotFoundError as error:
-                raise ToolFailed("`cosign attest-blob` wrote no bundle") from error
+            bundle = _written(folder / "bundle.json", "attest-blob")
         _check(bundle, statement)
         return bundle
 
@@ -87,10 +87,13 @@ class Cosign:
         key = PrivateKey(reference=str(folder / f"{name}.key"), environment={names.ENV_PASSWORD: ""})
         self._run(folder, key, "generate-key-pair", "--output-key-prefix", str(folder / name))
 
-    def _offline(self, folder: Path, key: PrivateKey) -> None:
-        """The files by which cosign knows that there is no service to ask."""
-        self._run(folder, key, "signing-config", "create", "--out", folder / "signing.json")
-        self._run(folder, key, "trusted-root", "create", "--out", folder / "root.json")
+    def _files(self, key: PrivateKey) -> Mapping[str, bytes]:
+        for file, kind in (("signing.json", "signing-config"), ("root.json", "trusted-root")):
+            if file not in self._offline:
+                with tempfile.TemporaryDirectory(prefix="pipeline-sign-") as name:
+                    self._run(Path(name), key, kind, "create", "--out", Path(name) / file)
+                    self._offline[file] = _written(Path(name) / file, kind)
+        return self._offline
 
     def _run(self, folder: Path, key: PrivateKey, *words: str | Path) -> str:
         done = self.run(
@@ -107,6 +110,13 @@ class Cosign:
         if done.code != 0:
             raise _failure(key, words[0], done.stderr)
         return done.stdout
+
+
+def _written(file: Path, verb: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError as error:
+        raise ToolFailed(f"`cosign {verb}` wrote no `{file.name}`") from error
 
 
 def _told(key: PrivateKey) -> dict[str, str]:

@@ -11,6 +11,8 @@ LABEL_RUN = f"{DISTRIBUTION}.run"
 LABEL_OWNER = f"{DISTRIBUTION}.owner"
 ANNOTATION_VERDICT = f"{DISTRIBUTION}.verdict"
 """On the manifest of a verdict: `promote v2.6.3-nlp`; saves a look into it where nothing is written."""
+ANNOTATION_BUNDLE = f"{DISTRIBUTION}.bundle"
+"""Beside it: the bundle itself, so that whoever has the list has the proof."""
 
 ENV_CACHE = "PIPELINE_CACHE"
 ENV_BUILDER = "PIPELINE_BUILDER"

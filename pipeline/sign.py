@@ -214,8 +214,8 @@ def _attached(
         text = f"of the run `{run}`" if (run := _run(known)) else ""
         return Signing(image=subject.image, kind=kind, ended="known", text=text, manifest=known.manifest)
     with desk.story.task(f"signing {subject.image}: {kind}"):
-        manifest = attest.attach(subject.pinned, statement, desk.key(role), cosign=desk.cosign, registry=desk.registry)
-    return Signing(image=subject.image, kind=kind, ended="attached", manifest=manifest)
+        entry = attest.attach(subject.pinned, statement, desk.key(role), cosign=desk.cosign, registry=desk.registry)
+    return Signing(image=subject.image, kind=kind, ended="attached", manifest=entry.digest)
 
 
 def _whose(there: Sequence[Signed]) -> str:

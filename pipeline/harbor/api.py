@@ -15,7 +15,7 @@ from pipeline.oci import Repository
 from pipeline.redaction import redact
 from pipeline.registry import answers, session
 from pipeline.registry.challenge import Challenge, choose
-from pipeline.registry.session import Session
+from pipeline.registry.session import Connections, Session
 from pipeline.registry.trust import Trust
 
 PAGE = 100
@@ -60,8 +60,8 @@ class Api:
     """Requests to one Harbor with Basic authentication, without cookies; may be used by several threads."""
 
     def __init__(self, host: str, login: Credential | None, trust: Trust) -> None:
-        """No connection is made yet; each thread gets its own."""
-        self.host, self._login, self._trust = host, login, trust
+        """No connection is made yet; two threads never use one at the same time."""
+        self.host, self._login, self._connections = host, login, Connections(trust)
         self._hidden = (login.secret, login.basic) if login else ()
         self._local = threading.local()
 
@@ -140,7 +140,7 @@ class Api:
     def _session(self) -> Session:
         opened: Session | None = getattr(self._local, "session", None)
         if opened is None:
-            opened = session.opened(self._trust, self.host, loopback=Repository(self.host, "x").loopback)
+            opened = self._connections.opened(self.host, loopback=Repository(self.host, "x").loopback)
             self._local.session = opened
         return opened
 

@@ -3,13 +3,13 @@
 No tag is written before the image, its evidence, the verdict and the release signature are at the destination.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline import attest
 from pipeline.errors import TagConflict
 from pipeline.evidence import Signed
-from pipeline.oci import Digest, Manifest
+from pipeline.oci import Descriptor, Digest, Manifest
 from pipeline.policy import Allowed
 from pipeline.promote.carry import bring
 from pipeline.promote.desk import Desk, create_tag
@@ -49,30 +49,41 @@ def apply(prepared: Prepared, desk: Desk, told: Told) -> tuple[Promotion, ...]:
 def _release(case: Case, promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk, told: Told) -> None:
     if not isinstance(case.decision, Allowed):
         raise TypeError("only what is allowed is released")
-    manifest = _brought(promotion, evidence, desk)
-    _decide(case.decision, case, promotion, desk, told)
+    manifest, brought = _brought(promotion, evidence, desk)
+    decided = [*_decide(case.decision, case, promotion, desk, told)]
+    desk.registry.keep_listed(promotion.target, (*brought, *decided))
     with desk.story.task(f"creating {promotion.release}"):
         create_tag(promotion.target, str(promotion.release), manifest, desk)
     move(promotion, manifest, desk)
 
 
-def _brought(promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk) -> Manifest:
+def _brought(promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk) -> tuple[Manifest, Sequence[Descriptor]]:
     if promotion.source == promotion.target:
-        return desk.registry.manifest(promotion.source)
+        return desk.registry.manifest(promotion.source), ()
     return bring(promotion.image, promotion.source, promotion.target, evidence, desk.registry, desk.story)
 
 
-def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, told: Told) -> None:
+def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, told: Told) -> Iterator[Descriptor]:
     """The verdict, then the release signature; each once."""
     signed = [one for one in case.there if isinstance(one, Signed)]
     if not promotion.decided:
         digest = promotion.target.digest
-        say(desk, case.standing, promotion.release, "promote", told.reason, digest=digest, judged=decision, there=signed)
+        yield from say(
+            desk,
+            case.standing,
+            promotion.release,
+            "promote",
+            told.reason,
+            digest=digest,
+            judged=decision,
+            there=signed,
+            keep=False,
+        )
     signatures = [*case.evidence.signatures, *(one for one in signed if one.record is None)]
     if not any("release" in one.key.roles and not one.key.revoked for one in signatures):
         with desk.story.task(f"signing {promotion.image} as released"):
             statement = attest.signature(promotion.target)
-            attest.attach(promotion.target, statement, desk.key(), cosign=desk.cosign, registry=desk.registry)
+            yield attest.attach(promotion.target, statement, desk.key(), cosign=desk.cosign, registry=desk.registry, keep=False)
 
 
 def _prove(promotion: Promotion, desk: Desk) -> None:

@@ -10,10 +10,10 @@ from pipeline.survey import in_parallel
 
 
 def statements(image: str, source: Pinned, wanted: Collection[Digest], registry: Registry) -> Mapping[Digest, bytes]:
-    """The manifests of the statements that counted, byte for byte; raises `PromotionRefused` when one is not there any more."""
-    listed = {one.digest for one in registry.referrers(source)}
-    if lost := set(wanted) - listed:
-        raise _deleted(image, lost)
+    """The manifests of the statements that counted, byte for byte; raises `PromotionRefused` when one is not there any more.
+
+    Each is asked for: a list that a tag stands in for still names what was deleted.
+    """
     try:
         bodies = in_parallel(lambda digest: registry.raw_manifest(source.repository.at(digest))[0], wanted)
     except NotThere as error:
@@ -23,28 +23,29 @@ def statements(image: str, source: Pinned, wanted: Collection[Digest], registry:
 
 def bring(
     image: str, source: Pinned, target: Pinned, evidence: Mapping[Digest, bytes], registry: Registry, story: Story
-) -> Manifest:
-    """Bring what is not there yet, and see all of it listed; returns the image's manifest.
+) -> tuple[Manifest, Sequence[Descriptor]]:
+    """Bring what is not there yet, and see all of it listed; returns the image's manifest, and what was listed anew.
 
-    Raises `Temporary` when the registry takes the evidence and does not list it.
+    Whether that stays listed is for the caller to see (`keep_listed`), before a tag names the image. Raises `Temporary` when
+    the registry takes the evidence and does not list it.
     """
     body, kind = registry.raw_manifest(source)
     manifest = Manifest.parse(body)
     there = _listed(target, registry)
     missing = {digest: body for digest, body in evidence.items() if there is None or digest not in there}
     if there is not None and not missing:
-        return manifest
+        return manifest, ()
     parsed = [manifest, *map(Manifest.parse, missing.values())] if there is None else [*map(Manifest.parse, missing.values())]
     _blobs(image, source, target, parsed, registry, story)
     if there is None:
         registry.put_manifest(target.repository, manifest.body, kind)
-    registry.adopt(target, [*missing.values()])
-    if lost := set(evidence) - (_listed(target, registry) or set()):
+    entries = registry.adopt(target, [*missing.values()], keep=False)
+    if entries and (lost := set(evidence) - {one.digest for one in registry.referrers(target, seen=True)}):
         raise Temporary(
             f"`{target.repository.host}` took the evidence of `{image}` and does not list {min(lost)}",
             hint="run the same command again",
         )
-    return manifest
+    return manifest, entries
 
 
 def _blobs(image: str, source: Pinned, target: Pinned, manifests: Sequence[Manifest], registry: Registry, story: Story) -> None:

@@ -1,12 +1,12 @@
 """The verdict that a promotion, a rollback or a withdrawal signs about a release."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Literal
 
 from pipeline import attest, names
 from pipeline.evidence import Ignored, Signed
-from pipeline.oci import Digest, Pinned
+from pipeline.oci import Descriptor, Digest, Pinned
 from pipeline.policy import Judged
 from pipeline.promote.desk import Desk
 from pipeline.promotion import Standing
@@ -28,8 +28,12 @@ def say(
     judged: Judged | None = None,
     hold: bool = False,
     there: Iterable[Signed | Ignored] = (),
-) -> None:
-    """Sign a verdict and attach it to the release, unless it is among what is `there`; `digest` where that has no tag yet."""
+    keep: bool = True,
+) -> Sequence[Descriptor]:
+    """Sign a verdict and attach it to the release, unless it is among what is `there`; `digest` where that has no tag yet.
+
+    Returns what is listed anew; without `keep` it is for the caller to see whether it stays listed.
+    """
     target = desk.repository.at(digest or _digest(standing, release))
     newest = max((one.finished for one in standing.verdicts), default=None)
     now = desk.now()
@@ -48,8 +52,7 @@ def say(
         finished=max(now, newest + TICK) if newest else now,
         run=desk.run,
     )
-    if not any(_same(one, decided) for one in there):
-        _sign(decided, desk)
+    return () if any(_same(one, decided) for one in there) else (_sign(decided, desk, keep=keep),)
 
 
 def _digest(standing: Standing, release: Release) -> Digest:
@@ -58,15 +61,16 @@ def _digest(standing: Standing, release: Release) -> Digest:
     return digest
 
 
-def _sign(decided: Decided, desk: Desk) -> None:
+def _sign(decided: Decided, desk: Desk, *, keep: bool) -> Descriptor:
     with desk.story.task(f"signing the verdict: {decided.action} {decided.tag}"):
-        attest.attach(
+        return attest.attach(
             Pinned.parse(decided.subject),
             decided_statement(decided),
             desk.key(),
             cosign=desk.cosign,
             registry=desk.registry,
             annotations={names.ANNOTATION_VERDICT: f"{decided.action} {decided.tag}"},
+            keep=keep,
         )
 
 

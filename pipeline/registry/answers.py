@@ -51,7 +51,7 @@ def sent(
 ) -> requests.Response:
     """The answer to one request, its body still to be read; raises when there is none."""
     try:
-        return client.request(
+        answer = client.request(
             method,
             url,
             params=params,
@@ -61,6 +61,9 @@ def sent(
             stream=True,
             allow_redirects=redirects,
         )
+        if method == "HEAD" or answer.headers.get("Content-Length") == "0":
+            answer.content  # noqa: B018  # nothing; and the connection is free for the next request
+        return answer
     except WaitTooLongError as error:
         raise Temporary(f"registry `{host}` {error}", hint="run the same command later") from error
     except requests.RequestException as error:

@@ -2,12 +2,14 @@
 
 The manifest is the one that cosign 3.1.2 writes: an empty configuration, one layer, `subject`, annotations. A registry
 that keeps no list gets an index under a tag. Nobody can change that index alone: so writers of one machine wait for each
-other, and everybody looks afterwards whether the own entry stands, and adds it to what another has written meanwhile.
+other, and everybody looks a while afterwards whether the own entries stand, and adds them to what another has written
+meanwhile. Who attaches several things looks once, after the last.
 """
 
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import reduce
 from pathlib import Path
@@ -21,6 +23,8 @@ from pipeline.registry.index_text import with_entry
 from pipeline.registry.wire import Wire
 
 EMPTY = b"{}"
+AT_ONCE = 4
+"""Manifests that are written at a time: Harbor's quota is a row that they all wait for."""
 TRIES = 10
 """How often an entry is added anew, or looked for in the registry's own list."""
 PAUSE = 0.2
@@ -42,7 +46,7 @@ def attach(
 ) -> Descriptor:
     """Attach one layer to the image, and see it listed; content that is attached already is left, and its entry returned.
 
-    Raises `NotThere` when the registry does not hold the image, `Temporary` when the entry does not stay listed.
+    Raises `NotThere` when the registry does not hold the image. Whether the entry stays is for `keep_listed` to see.
     """
     content, header = reading.pinned_manifest(wire, pinned)
     kind = reading.media_type(content, header, str(pinned))
@@ -61,38 +65,55 @@ def attach(
     return entry
 
 
-def adopt(wire: Wire, pinned: Pinned, manifests: Sequence[bytes], locks: Path) -> None:
-    """Write manifests that refer to the image, byte for byte, and see them listed; what they hold is there already."""
-    entries = [_entry(body) for body in manifests]
-    answers = [
-        writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
-        for body, entry in zip(manifests, entries, strict=True)
-    ]
+def adopt(wire: Wire, pinned: Pinned, manifests: Sequence[bytes], locks: Path) -> tuple[Descriptor, ...]:
+    """Write manifests that refer to the image, byte for byte, and list them; what they hold is there already."""
+    if not manifests:
+        return ()
+    entries = tuple(_entry(body) for body in manifests)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        put = [
+            pool.submit(writing.put_manifest, wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
+            for body, entry in zip(manifests, entries, strict=True)
+        ]
+    answers = [one.result() for one in put]
     _list(wire, pinned, entries, locks, listed=all(answer.headers.get("OCI-Subject") for answer in answers))
+    return entries
 
 
-def enter(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path, *, settle: float) -> None:
-    """Add entries to the tag that stands in for the registry's list, until all are still there after `settle` seconds."""
+def keep_listed(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path) -> None:
+    """See that entries are still listed once others have had their time; raises `Temporary` when they do not stay.
+
+    Nobody but the registry writes a list of its own: there they stay.
+    """
+    if not entries or pinned.repository not in wire.unlisted:
+        return
+    settle = SETTLE_HERE if pinned.repository.loopback else SETTLE
     for _ in range(TRIES):
-        with _turn(pinned, locks):
-            content = referrers.tag_content(wire, pinned)
-            there = {each.digest for each in referrers.entries(content, pinned)}
-            if not (missing := [entry for entry in entries if entry.digest not in there]):
-                return
-            _replace(wire, pinned, reduce(with_entry, missing, content) or b"")
         time.sleep(settle)
+        if not (missing := enter(wire, pinned, entries, locks)):
+            return
     raise Temporary(
         f"`{referrers.stand_in(pinned)}` lost the entry of `{missing[0].digest}` {TRIES} times: others write it at the same time",
         hint="run the same command again; what is attached already is not attached twice",
     )
 
 
+def enter(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path) -> Sequence[Descriptor]:
+    """Add entries to the tag that stands in for the registry's list; returns those that were not there."""
+    with _turn(pinned, locks):
+        content = referrers.tag_content(wire, pinned)
+        there = {each.digest for each in referrers.entries(content, pinned)}
+        if missing := [entry for entry in entries if entry.digest not in there]:
+            _replace(wire, pinned, reduce(with_entry, missing, content) or b"")
+        return missing
+
+
 def _list(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path, *, listed: bool) -> None:
     """See entries in the registry's own list, or put them into the tag that stands in for it; `listed`: it said so."""
     if listed or referrers.from_registry(wire, pinned) is not None:
         _see_listed(wire, pinned, entries)
-    elif entries:
-        enter(wire, pinned, entries, locks, settle=SETTLE_HERE if pinned.repository.loopback else SETTLE)
+    else:
+        enter(wire, pinned, entries, locks)
 
 
 def _entry(body: bytes) -> Descriptor:

@@ -27,6 +27,11 @@ def listed(wire: Wire, pinned: Pinned, artifact_type: str | None) -> tuple[Descr
     the image, since some answer an empty list for anything; `ToolFailed` on more than `REFERRERS_LIMIT`.
     """
     reading.pinned_manifest(wire, pinned)
+    return seen(wire, pinned, artifact_type)
+
+
+def seen(wire: Wire, pinned: Pinned, artifact_type: str | None = None) -> tuple[Descriptor, ...]:
+    """The same of an image that the caller has seen there."""
     found = from_registry(wire, pinned, artifact_type)
     if found is None:
         found = from_tag(wire, pinned)
@@ -41,12 +46,15 @@ def glanced(wire: Wire, pinned: Pinned) -> tuple[Descriptor, ...]:
 
 
 def from_registry(wire: Wire, pinned: Pinned, artifact_type: str | None = None) -> tuple[Descriptor, ...] | None:
-    """The registry's own list; None where it keeps none."""
+    """The registry's own list; None where it keeps none, which is asked once."""
+    if pinned.repository in wire.unlisted:
+        return None
     query = f"?artifactType={quote(artifact_type, safe='')}" if artifact_type else ""
     path, what = f"referrers/{pinned.digest}{query}", f"the list of referrers of `{pinned}`"
     found: dict[Digest, Descriptor] = {}
     for answer in wire.pages(pinned.repository, path, what):
         if _unsupported(answer) and not found:
+            wire.unlisted.add(pinned.repository)
             return None
         for entry in _page(wire, answer, pinned, what):
             found[entry.digest] = entry

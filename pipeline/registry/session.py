@@ -1,5 +1,6 @@
-"""One thread's connections: patience with registries, no credentials to others, no cookies, never from https to http."""
+"""Connections: patience with registries, no credentials to others, no cookies, never from https to http."""
 
+import threading
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,6 +16,8 @@ from pipeline.oci import DOCKER_HUB, Repository
 from pipeline.registry.trust import Trust
 
 CONNECT_SECONDS, READ_SECONDS = 5, 60
+KEPT = 16
+"""Connections to one host that are kept for the next request."""
 PATIENCE = 60
 """Seconds that a `Retry-After` may ask for; more is told to the user instead."""
 
@@ -53,7 +56,7 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, trust: Trust, host: str = "") -> None:
         self._trust, self._host = trust, host
-        super().__init__(max_retries=RETRIES)
+        super().__init__(max_retries=RETRIES, pool_maxsize=KEPT)
 
     def build_connection_pool_key_attributes(self, request: requests.PreparedRequest, verify: Any, cert: Any = None) -> Any:
         host, pool = super().build_connection_pool_key_attributes(request, True, None)
@@ -76,18 +79,36 @@ class Session(requests.Session):
             prepared_request.headers.pop("Authorization", None)
 
 
-def opened(trust: Trust, host: str, *, loopback: bool) -> Session:
-    """A session for one registry; that on loopback asks no proxy."""
+class Connections:
+    """What the sessions of several threads share: the connection of a thread that has ended serves the next."""
+
+    def __init__(self, trust: Trust) -> None:
+        """No connection is made yet."""
+        self._trust, self._adapters, self._lock = trust, dict[str, _Adapter](), threading.Lock()
+
+    def opened(self, host: str, *, loopback: bool) -> Session:
+        """A session for one registry and one thread; that on loopback asks no proxy."""
+        session = _patient(loopback)
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, self._adapter(""))
+        if self._trust.special(host):
+            session.mount(f"https://{host}/", self._adapter(host))
+        return session
+
+    def _adapter(self, host: str) -> _Adapter:
+        with self._lock:
+            if host not in self._adapters:
+                self._adapters[host] = _Adapter(self._trust, host)
+            return self._adapters[host]
+
+
+def _patient(loopback: bool) -> Session:
     session = Session()
     session.trust_env = not loopback
     session.auth = lambda request: request  # or requests would look for a password in ~/.netrc
     session.max_redirects = 5
     session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     session.headers["User-Agent"] = names.DISTRIBUTION
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, _Adapter(trust))
-    if trust.special(host):
-        session.mount(f"https://{host}/", _Adapter(trust, host))
     return session
 
 

@@ -14,7 +14,7 @@ from pipeline.redaction import redact
 from pipeline.registry import answers, session
 from pipeline.registry.answers import Streamed
 from pipeline.registry.authorization import Authorizer
-from pipeline.registry.session import Session
+from pipeline.registry.session import Connections, Session
 from pipeline.registry.trust import Trust
 
 PAGES = 1000
@@ -28,9 +28,11 @@ class Wire:
     """Connections to registries, http on loopback and https elsewhere; may be used by several threads."""
 
     def __init__(self, credentials: Credentials, trust: Trust) -> None:
-        """No connection is made yet; each thread gets its own."""
-        self._authorizer, self._trust = Authorizer(credentials), trust
+        """No connection is made yet; two threads never use one at the same time."""
+        self._authorizer, self._connections = Authorizer(credentials), Connections(trust)
         self._local = threading.local()
+        self.unlisted: set[Repository] = set()
+        """Where the registry has said that it keeps no lists of referrers."""
 
     def ask(
         self,
@@ -144,7 +146,7 @@ class Wire:
     def _session(self, host: str) -> Session:
         sessions: dict[str, Session] = self._local.__dict__.setdefault("sessions", {})
         if host not in sessions:
-            sessions[host] = session.opened(self._trust, host, loopback=Repository(host, "x").loopback)
+            sessions[host] = self._connections.opened(host, loopback=Repository(host, "x").loopback)
         return sessions[host]
 
 

@@ -351,10 +351,43 @@ def test_a_list_that_others_write_is_looked_at_twice(
         if len(waited) == 1:
             server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
 
+    assert client.referrers(image) == ()
+    monkeypatch.setattr(attaching, "SETTLE_HERE", 1.0)
     monkeypatch.setattr("pipeline.registry.attaching.time.sleep", another_writes)
-    attaching.enter(client._wire, image, [ours], tmp_path, settle=1.0)
+    attaching.enter(client._wire, image, [ours], tmp_path / "locks")
+    client.keep_listed(image, [ours])
     assert {each.digest for each in client.referrers(image)} == {ours.digest, Digest(entry(1)["digest"])}
     assert waited == [1.0, 1.0]
+
+
+def test_several_that_were_attached_are_looked_at_once_and_together(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = server.put_image(server.repository())
+    waited: list[float] = []
+    monkeypatch.setattr("pipeline.registry.attaching.time.sleep", waited.append)
+    attached = [client.attach(image, BUNDLE, text, BUNDLE, NOTES, keep=False) for text in (b"one", b"two", b"three")]
+    assert waited == []
+    server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
+    client.keep_listed(image, attached)
+    assert {each.digest for each in client.referrers(image)} == {Digest(entry(1)["digest"]), *(one.digest for one in attached)}
+    assert len(waited) == 2
+
+
+def test_a_registry_that_keeps_no_list_is_asked_for_it_once(server: FakeRegistry, client: Registry) -> None:
+    image = server.put_image(server.repository())
+    client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
+    client.referrers(image)
+    client.attach(image, BUNDLE, b"more evidence", BUNDLE, NOTES)
+    assert len(server.asked("GET", list_of(image))) == 1
+
+
+def test_who_has_seen_the_image_asks_for_the_list_alone(either: FakeRegistry, client: Registry) -> None:
+    image = either.put_image(either.repository())
+    attached = client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
+    either.requests.clear()
+    assert client.referrers(image, seen=True) == (attached,)
+    assert len(either.requests) == 1
 
 
 def test_an_entry_that_never_stays_is_told_in_the_end(server: FakeRegistry, client: Registry) -> None:

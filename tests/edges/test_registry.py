@@ -276,7 +276,7 @@ def test_a_redirect_to_another_host_carries_no_authorization(server: FakeRegistr
     with fake_registry() as storage:
         storage.canned["GET", "/bucket"] = [Answer(200, b"ok")]
         server.canned["GET", "/v2/"] = [Answer(307, headers={"Location": f"http://{storage.host}/bucket"})]
-        client = session.opened(Trust(None), server.host, loopback=True)
+        client = session.Connections(Trust(None)).opened(server.host, loopback=True)
         answer = client.get(f"http://{server.host}/v2/", headers={"Authorization": "Basic c2VjcmV0"})
     assert answer.content == b"ok"
     assert "Authorization" in server.requests[-1][2]

@@ -240,16 +240,19 @@ def behind_tls(tmp_path: Path) -> Iterator[tuple[str, Path]]:
 
 def test_dockers_certificates_are_trusted_and_shown_to_their_own_host_alone(behind_tls: tuple[str, Path], tmp_path: Path) -> None:
     host, folder = behind_tls
-    with closing(session.opened(Trust(None, folder), host, loopback=False)) as client:
+    with closing(session.Connections(Trust(None, folder)).opened(host, loopback=False)) as client:
         assert client.get(f"https://{host}/v2/").status_code == 200
     others = (Trust(None, tmp_path / "empty"), host), (Trust(None, folder), "other.example.com")
     for trust, name in others:
-        with closing(session.opened(trust, name, loopback=False)) as client, pytest.raises(requests.exceptions.SSLError):
+        with (
+            closing(session.Connections(trust).opened(name, loopback=False)) as client,
+            pytest.raises(requests.exceptions.SSLError),
+        ):
             client.get(f"https://{host}/v2/")
 
 
 def test_the_machines_authorities_are_those_that_were_named(behind_tls: tuple[str, Path], tmp_path: Path) -> None:
     host, folder = behind_tls
     (folder / host / "ca.crt").unlink()
-    with closing(session.opened(Trust(tmp_path / "server.pem", folder), host, loopback=False)) as client:
+    with closing(session.Connections(Trust(tmp_path / "server.pem", folder)).opened(host, loopback=False)) as client:
         assert client.get(f"https://{host}/v2/").status_code == 200

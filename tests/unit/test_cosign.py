@@ -41,6 +41,8 @@ class Recorder:
     def __call__(self, *words: Any, **told: Any) -> Completed:
         argv = tuple(map(str, words))
         self.calls.append((argv, told))
+        if "--out" in argv:
+            Path(argv[argv.index("--out") + 1]).write_text("{}")
         if "--bundle" in argv and self.made is not None:
             Path(argv[argv.index("--bundle") + 1]).write_bytes(self.made)
         return Completed(argv=argv, code=self.code, stdout="", stderr=self.stderr, seconds=0.0)
@@ -66,6 +68,15 @@ def test_cosign_sees_what_its_key_needs_and_nothing_else(reference: str, more: s
     assert signed(recorder, reference) == GOOD
     for _, told in recorder.calls:
         assert (set(told["env"]), told["bare"], told["stdin"]) == (COMMON | more, True, b"")
+
+
+def test_what_keeps_it_offline_is_made_once_for_many_statements() -> None:
+    recorder = Recorder(GOOD)
+    cosign, key = Cosign(path=Path("cosign"), run=recorder), PrivateKey(reference="ci.key", environment=ENVIRONMENT)
+    for _ in range(3):
+        cosign.sign(STATEMENT, key)
+    verbs = [argv[1] for argv, _ in recorder.calls]
+    assert verbs == ["signing-config", "trusted-root", "attest-blob", "attest-blob", "attest-blob"]
 
 
 def test_no_secret_is_an_argument_and_all_are_hidden() -> None:
