@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
     registry: str
     proxy: Faulty
     protocol_version = "HTTP/1.1"
-    wbufsize = -1
+    wbufsize = 2 * BLOCK  # the end of an answer is sent when the request is in the log
 
     def _pass(self) -> None:
         fault = self.proxy.meets(self.command, self.path, self.headers.get("Authorization", ""))

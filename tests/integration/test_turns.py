@@ -127,10 +127,11 @@ def test_an_interrupt_ends_the_waiting(folder: Path) -> None:
     with another(folder, "GPU-1") as first:
         assert line(first) == "mine"
         before = signal.signal(signal.SIGALRM, break_off)
-        signal.setitimer(signal.ITIMER_REAL, 0.7)
         try:
-            with pytest.raises(Interrupted), turns.taking([gpu("GPU-0"), gpu("GPU-1")], story=Silent(), folder=folder):
-                pass
+            with pytest.raises(Interrupted):  # noqa: PT012
+                signal.setitimer(signal.ITIMER_REAL, 0.7)
+                with turns.taking([gpu("GPU-0"), gpu("GPU-1")], story=Silent(), folder=folder):
+                    pass
         finally:
             signal.signal(signal.SIGALRM, before)
         with another(folder, "GPU-0") as third:

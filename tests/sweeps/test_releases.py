@@ -157,7 +157,6 @@ def killed(verb: Sweep, place: Releases, at: int) -> int:
     """Run the verb in a process of its own, which dies when its `at`-th request was answered."""
     verb.proxy.expect()
     watch, seen = verb.proxy.heard, [0]
-    process = place.family.start(*verb.words, **through(verb.proxy, place))
 
     def kill(passed: Passed) -> None:
         seen[0] += 1
@@ -166,4 +165,5 @@ def killed(verb: Sweep, place: Releases, at: int) -> int:
         watch(passed)
 
     verb.proxy.heard = kill
+    process = place.family.start(*verb.words, **through(verb.proxy, place))
     return ended(process).code
