@@ -5,14 +5,14 @@ what was asked for. What cannot be had is told as such, since nobody knows what 
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
-from pipeline import dsse, statements
+from pipeline import dsse, names, statements
 from pipeline.errors import InputError, NotThere, TooLarge, ToolFailed
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why, collect
-from pipeline.oci import OCI_EMPTY, Descriptor, Manifest, Pinned
+from pipeline.oci import OCI_EMPTY, Descriptor, Digest, Manifest, Pinned
 from pipeline.registry import Registry
 
 ATTACHED = 500
@@ -46,11 +46,19 @@ def found(pinned: Pinned, keys: Keys, registry: Registry, *, kinds: Collection[s
         return (*pool.map(_looker(pinned, keys, registry), entries[:ATTACHED]), *left, *others)
 
 
+def shown(entry: Descriptor, keys: Keys) -> Signed | Ignored:
+    """The statement whose bundle a list of referrers tells: it proves itself, whoever wrote the list."""
+    try:
+        return _read(entry.digest, entry.annotations, entry.annotations.get(names.ANNOTATION_BUNDLE, "").encode(), keys)
+    except InputError as error:
+        return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=error.message)
+
+
 def _looker(pinned: Pinned, keys: Keys, registry: Registry) -> Callable[[Descriptor], Signed | Ignored]:
     def look(entry: Descriptor) -> Signed | Ignored:
         try:
             holder = dsse.holder(registry.manifest_body(pinned.repository.at(entry.digest)), pinned.digest)
-            return _read(holder, _content(pinned, holder, registry), keys)
+            return _read(entry.digest, holder.annotations, _content(pinned, holder, registry), keys)
         except TooLarge:
             text = f"has more than {STATEMENT_LIMIT} bytes, which none that we sign has"
             return Ignored(manifest=str(entry.digest), why=Why.FOREIGN, text=text)
@@ -73,9 +81,9 @@ def _content(pinned: Pinned, holder: Manifest, registry: Registry) -> bytes:
     return content
 
 
-def _read(holder: Manifest, content: bytes, keys: Keys) -> Signed | Ignored:
+def _read(manifest: Digest, told: Mapping[str, str], content: bytes, keys: Keys) -> Signed | Ignored:
     """A bundle's statement, if one of `keys` signed it; nothing of it is looked at before that."""
-    manifest, envelope = holder.digest, dsse.parse(content)
+    envelope = dsse.parse(content)
     key = dsse.signer(envelope, keys)
     if key is None:
         return Ignored(manifest=str(manifest), why=Why.UNSIGNED, text="is signed by none of the keys")
@@ -87,7 +95,7 @@ def _read(holder: Manifest, content: bytes, keys: Keys) -> Signed | Ignored:
         record = None if kind == statements.SIGNATURE else statements.read(statement)
     except InputError as error:
         return Ignored(manifest=str(manifest), why=_why(kind, key), text=f"is signed by `{key.name}`, but {error.message}")
-    if holder.annotations.get(dsse.PREDICATE_ANNOTATION, kind) != kind:
+    if told.get(dsse.PREDICATE_ANNOTATION, kind) != kind:
         raise InputError("is noted down as something else than it is")
     return Signed(manifest=manifest, key=key, subject=subject, record=record, predicate_type=kind)
 

@@ -7,7 +7,7 @@ from pipeline import names, promotion
 from pipeline.changes import Contents
 from pipeline.errors import PromotionRefused, TagConflict
 from pipeline.evidence import Evidence, Ignored, Signed, collect
-from pipeline.gather import found
+from pipeline.gather import found, shown
 from pipeline.oci import Digest, Pinned
 from pipeline.policy import Allowed, Refused
 from pipeline.promote.carry import statements
@@ -39,6 +39,8 @@ class Settled:
     target: Pinned
     release: Release
     floating: str
+    key: str
+    """Whose verdict says so."""
 
     @property
     def tag(self) -> str:
@@ -92,24 +94,32 @@ class Prepared:
 
 
 def settled(subject: Subject, desk: Desk) -> Settled | None:
-    """Whether the floating tag, a release's tag and a verdict on it all name the candidate; at most three requests.
+    """Whether the floating tag, a release's tag and a verdict that counts all name the candidate; at most three requests.
 
-    Nothing is verified here: nothing is written either.
+    The verdict's signature is checked, evidence and policy are not.
     """
     floating = floating_tag(desk.line, desk.variants[subject.image])
-    digest = subject.source.digest
-    if desk.registry.resolve(desk.repository.tag(floating)) != digest:
+    target = desk.repository.at(subject.source.digest)
+    if desk.registry.resolve(desk.repository.tag(floating)) != target.digest:
         return None
-    told = [one.annotations.get(names.ANNOTATION_VERDICT, "") for one in desk.registry.glance(desk.repository.at(digest))]
-    verdicts = [one for one in told if one]
-    tags = {one.removeprefix("promote ") for one in verdicts}
-    if len(tags) != 1 or not all(one.startswith("promote ") for one in verdicts):
+    release, key = _released_as(target, subject.image, desk)
+    if release is None or release.floating != floating:
         return None
-    (tag,) = tags
-    release = Release.parse(tag)
-    if release is None or release.floating != floating or desk.registry.resolve(desk.repository.tag(tag)) != digest:
+    if desk.registry.resolve(desk.repository.tag(str(release))) != target.digest:
         return None
-    return Settled(image=subject.image, target=desk.repository.at(digest), release=release, floating=floating)
+    return Settled(image=subject.image, target=target, release=release, floating=floating, key=key)
+
+
+def _released_as(target: Pinned, image: str, desk: Desk) -> tuple[Release | None, str]:
+    """The release that the verdicts of the list name, and whose key says so; none unless all count and say just that."""
+    told = [one for one in desk.registry.glance(target) if names.ANNOTATION_VERDICT in one.annotations]
+    evidence = collect(target, [shown(one, desk.keys) for one in told], now=desk.now())
+    verdicts = evidence.all(Decided)
+    said = {(one.action, one.image, Pinned.parse(one.subject).repository.path, one.tag) for one in verdicts}
+    if len(verdicts) != len(told) or len(said) != 1:
+        return None, ""
+    ((*about, tag),) = said
+    return (Release.parse(tag) if about == ["promote", image, target.repository.path] else None), evidence.counted[0].key.name
 
 
 def prepare(subjects: Sequence[Subject], desk: Desk, judge: Judge, *, given: int | None, lift: bool) -> Prepared:

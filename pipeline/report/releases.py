@@ -26,7 +26,7 @@ def promotions_json(settled: "Sequence[Settled]", prepared: "Prepared | None", w
         "vulnerabilities": [_vulnerabilities(case) for case in prepared.cases] if prepared else [],
         "obstacles": plain(plan.obstacles) if isinstance(plan, Blocked) else [],
         "plan": [] if plan is None or isinstance(plan, Blocked) else [_promotion(one) for one in plan.promotions],
-        "settled": [{"image": one.image, "target": str(one.target), "tag": one.tag, "floating": one.floating} for one in settled],
+        "settled": [_settled(one) for one in settled],
         "written": [_promotion(one) for one in written],
     }
 
@@ -50,6 +50,10 @@ def announcement(promotion: "Promotion | Settled") -> str:
 
 def _vulnerabilities(case: "Case") -> Any:
     return {"image": case.subject.image, **weaknesses_json(case.now, case.replaced)}
+
+
+def _settled(one: "Settled") -> Any:
+    return {"image": one.image, "target": str(one.target), "tag": one.tag, "floating": one.floating, "key": one.key}
 
 
 def _before(one: "Promotion") -> str:

@@ -49,6 +49,7 @@ def promote_verb(call: Call) -> int:
     prepared = promote.prepare(left, desk, judge, given=given, lift=arguments.lift_hold) if left else None
     for one in settled:
         call.console.say(f"nothing to do: {report.announcement(one)}")
+        call.console.say(f"  its verdict is signed by `{one.key}`; evidence and policy were not looked at again")
         if given is not None and one.number != given:
             call.console.warn(f"`{one.image}` does not become number {given}: it is released as `{one.tag}`")
     written = _released(call, prepared, desk) if prepared else ()

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import statements
-from pipeline.dsse import BUNDLE_TYPE
+from pipeline import names, statements
+from pipeline.dsse import BUNDLE_TYPE, PREDICATE_ANNOTATION
 from pipeline.oci import Digest, Pinned
 from pipeline.registry import Registry
 from tests.faults import Faulty, Passed, faulty
@@ -77,6 +77,7 @@ def test_two_images_are_released_under_one_number_and_again_there_is_nothing_to_
     again = releases.call("promote", "app", "core", **through(proxy, releases))
     assert again.code == 0
     assert again.stderr.count("nothing to do:") == 2
+    assert again.stderr.count("its verdict is signed by `development`; evidence and policy were not looked at again") == 2
     assert len(proxy.log) <= 8
     assert {one.method for one in proxy.log} == {"GET"}
     json_again = releases.call("promote", "app", "--json").data
@@ -96,6 +97,44 @@ def test_another_registry_gets_the_same_bytes_and_all_of_the_evidence(tmp_path: 
             assert Registry().raw_manifest(here) == Registry().raw_manifest(there)
             assert {one.digest for one in Registry().referrers(here)} < {one.digest for one in Registry().referrers(there)}
             assert verified(cosign, releases, there) == ALL
+
+
+def test_who_may_write_and_has_no_key_settles_nothing(made: Releases) -> None:
+    """Tags and notes alone, another statement of ours as a verdict, and a verdict that was given for another place."""
+    client, core = (
+        Registry(),
+        next(Digest(step["digest"]) for step in made.call("plan", "--json").data if step["image"] == "core"),
+    )
+    other, source = made.elsewhere("staging"), made.family.repository.at(core)
+    assert other.call("promote", "core").code == 0
+    (verdict,) = [
+        one for one in client.referrers(other.repository.at(core)) if one.annotations[PREDICATE_ANNOTATION] == statements.SUMMARY
+    ]
+    built = client.content(source.repository, client.manifest(made.family.repository.at(attached(source))).layers[0].digest)
+    told = {names.ANNOTATION_VERDICT: "promote v1.0.0"}
+    for number, (content, notes) in enumerate(
+        [
+            (b"junk", told),
+            (b"junk", {**told, names.ANNOTATION_BUNDLE: built.decode()}),
+            (b"junk", dict(verdict.annotations)),
+        ]
+    ):
+        place = made.elsewhere(f"unkeyed-{number}")
+        manifest = client.manifest(source)
+        for blob in (manifest.config, *manifest.layers):
+            client.copy_blob(source.repository, place.repository, blob)
+        for tag in ("v1.0", "v1.0.0"):
+            client.put_manifest(place.repository, manifest.body, manifest.media_type, tag)
+        client.attach(place.repository.at(core), BUNDLE_TYPE, content, BUNDLE_TYPE, notes)
+        shown = place.call("promote", "core", "--dry-run")
+        assert (shown.code, "nothing to do" in shown.stderr) == (0, False)
+        assert "sign and attach the verdict: promote v1.0.0" in shown.stderr
+
+
+def attached(pinned: Pinned) -> Digest:
+    """The manifest that says how an image was built."""
+    listed = Registry().referrers(pinned)
+    return next(one.digest for one in listed if one.annotations[PREDICATE_ANNOTATION] == statements.PROVENANCE)
 
 
 def test_in_ci_the_number_must_be_given(releases: Releases) -> None:
@@ -153,7 +192,6 @@ def test_evidence_that_is_deleted_between_verdict_and_write_refuses(releases: Re
 def test_killed_after_a_write_the_same_command_finishes_it(made: Releases, proxy: Faulty, write: str, nth: int) -> None:
     """Of all requests of one image's release a covering part: `nox -s faults` takes every one."""
     releases = made.elsewhere(f"killed-{secrets.token_hex(4)}")
-    process = releases.family.start("promote", "core", **through(proxy, releases))
     met: list[str] = []
 
     def kill(passed: Passed) -> None:
@@ -164,6 +202,7 @@ def test_killed_after_a_write_the_same_command_finishes_it(made: Releases, proxy
                 process.kill()
 
     proxy.heard = kill
+    process = releases.family.start("promote", "core", **through(proxy, releases))
     assert ended(process).code == -signal.SIGKILL
     unproved = [tag for tag, digest in releases.tags().items() if not proved(releases.repository.at(digest))]
     assert unproved == []
