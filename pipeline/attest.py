@@ -5,13 +5,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from pipeline import dsse, statements
+from pipeline import dsse, names, statements
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.evidence import Key, Role, Signed
 from pipeline.gather import Keys
 from pipeline.oci import Descriptor, Pinned
 from pipeline.registry import Registry
 from pipeline.statements import SIGNATURE, Statable, Statement
+
+SHOWN = 2**16
+"""Bytes of a bundle that a list of referrers may tell."""
 
 
 def attach(
@@ -23,9 +26,11 @@ def attach(
     registry: Registry,
     annotations: Mapping[str, str] | None = None,
     keep: bool = True,
+    show: bool = False,
 ) -> Descriptor:
     """Sign `statement` and attach it to the image; returns the entry of the manifest that holds it.
 
+    With `show` the list of referrers tells the whole of it, unless it is large (`gather.shown` reads that).
     Without `keep` it is for the caller to see whether it stays listed.
     """
     bundle = cosign.sign(canonical(statement), key)
@@ -33,6 +38,7 @@ def attach(
         dsse.CONTENT_ANNOTATION: "dsse-envelope",
         dsse.PREDICATE_ANNOTATION: str(statement["predicateType"]),
         **(annotations or {}),
+        **({names.ANNOTATION_BUNDLE: bundle.decode()} if show and len(bundle) <= SHOWN else {}),
     }
     return registry.attach(pinned, dsse.BUNDLE_TYPE, bundle, dsse.BUNDLE_TYPE, told, keep=keep)
 
