@@ -1,4 +1,4 @@
-"""Our copy in a process that is warm: for each line of its input, `SOURCE TARGET WHAT`, the seconds that it took.
+"""Our copy in a process that is warm: for each line of its input, `SOURCE TARGET STATEMENT…`, the seconds that it took.
 
 It begins with no connection, and knowing nothing of the registries; only which statements count was decided before.
 """
@@ -6,16 +6,14 @@ It begins with no connection, and knowing nothing of the registries; only which 
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pipeline.oci import Pinned
+from pipeline.oci import Digest, Pinned
 from pipeline.promote import carry
 from pipeline.registry import Registry
 from pipeline.story import Silent
-
-ALONE, EVIDENCE = "alone", "evidence"
 
 
 @dataclass(frozen=True)
@@ -24,11 +22,11 @@ class Ours:
 
     process: "subprocess.Popen[str]"
 
-    def seconds(self, source: Pinned, target: Pinned, what: str) -> float:
+    def seconds(self, source: Pinned, target: Pinned, evidence: Collection[Digest]) -> float:
         """Of one copy."""
         assert self.process.stdin
         assert self.process.stdout
-        self.process.stdin.write(f"{source} {target} {what}\n")
+        self.process.stdin.write(" ".join(map(str, (source, target, *evidence))) + "\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline())
 
@@ -41,17 +39,16 @@ def ours() -> Iterator[Ours]:
         yield Ours(process)
 
 
-def copied(source: Pinned, target: Pinned, what: str) -> float:
+def copied(source: Pinned, target: Pinned, evidence: Collection[Digest]) -> float:
     """Seconds of one copy."""
-    decided = [one.digest for one in Registry().referrers(source)] if what == EVIDENCE else []
     registry = Registry()
     started = time.perf_counter()
-    statements = carry.statements("image", source, decided, registry) if decided else {}
+    statements = carry.statements("image", source, evidence, registry)
     carry.bring("image", source, target, statements, registry, Silent())
     return time.perf_counter() - started
 
 
 if __name__ == "__main__":
     for line in sys.stdin:
-        one, to, wanted = line.split()
-        print(copied(Pinned.parse(one), Pinned.parse(to), wanted), flush=True)
+        one, to, *wanted = line.split()
+        print(copied(Pinned.parse(one), Pinned.parse(to), [*map(Digest, wanted)]), flush=True)
