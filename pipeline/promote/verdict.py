@@ -71,7 +71,7 @@ def _sign(decided: Decided, desk: Desk, *, keep: bool) -> Descriptor:
             registry=desk.registry,
             annotations={names.ANNOTATION_VERDICT: f"{decided.action} {decided.tag}"},
             keep=keep,
-            show=True,
+            show=decided.action == "promote",
         )
 
 

@@ -8,13 +8,15 @@ from urllib.parse import quote
 
 import requests
 
-from pipeline.errors import ToolFailed
+from pipeline.errors import TooLarge, ToolFailed
 from pipeline.oci import OCI_EMPTY, OCI_INDEX, Descriptor, Digest, Pinned, Tagged, parse_index
 from pipeline.registry import answers, reading
-from pipeline.registry.wire import Wire
+from pipeline.registry.wire import Wire, address
 
 REFERRERS_LIMIT = 1000
 """Referrers of one digest; more of them are an attack or a mistake, and told as such."""
+LIST_LIMIT = 64 * 2**20
+"""Bytes of a registry's own list: it repeats what others have noted down on what they attached."""
 
 _UNTOLD = ("", OCI_EMPTY)
 """What some writers put where the artifact's type belongs: then only the manifest tells."""
@@ -92,13 +94,22 @@ def stand_in(pinned: Pinned) -> Tagged:
 
 
 def _unsupported(answer: requests.Response) -> bool:
-    return answer.status_code == 404 or (answer.status_code in (400, 405) and "UNSUPPORTED" in answers.codes(answer))
+    """Harbor's own 404 is none of that: one entry that lost what it refers to takes the whole list away."""
+    if answer.status_code == 404:
+        return "NOT_FOUND" not in answers.codes(answer)
+    return answer.status_code in (400, 405) and "UNSUPPORTED" in answers.codes(answer)
 
 
 def _page(wire: Wire, answer: requests.Response, pinned: Pinned, what: str) -> Iterator[Descriptor]:
+    if answer.status_code == 404:  # the image is there: that its list is not must not read as if the image was not
+        text = f"{what} cannot be read: `{pinned.repository.host}` answered 404, {wire.reason(answer)}"
+        raise ToolFailed(text, hint="run it again; if that stays so, delete what has lost the image that it refers to")
     if answer.status_code != 200:
         wire.fail(answer, f"{what} cannot be read", pinned.repository)
-    content = answers.body(answer, what, reading.MANIFEST_LIMIT)
+    try:
+        content = answers.body(answer, what, LIST_LIMIT)
+    except TooLarge as error:
+        raise TooLarge(error.message, hint=_remedy(pinned)) from error
     try:
         yield from parse_index(content)
     except ToolFailed as error:
@@ -109,5 +120,9 @@ def _count(count: int, pinned: Pinned) -> None:
     if count > REFERRERS_LIMIT:
         raise ToolFailed(
             f"`{pinned}` has more than {REFERRERS_LIMIT} referrers, which nobody reads",
-            hint="find out who attaches so many, and remove theirs from the registry",
+            hint=_remedy(pinned),
         )
+
+
+def _remedy(pinned: Pinned) -> str:
+    return f"`curl {address(pinned.repository)}/referrers/{pinned.digest}` lists them: find out whose they are, and delete theirs"

@@ -233,6 +233,35 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(server: FakeRegistry, cl
         client.referrers(image)
 
 
+@pytest.mark.parametrize("code", ["NOT_FOUND", "MANIFEST_UNKNOWN"])
+def test_a_list_that_gets_lost_reads_neither_as_no_list_nor_as_no_image(
+    server: FakeRegistry, client: Registry, code: str
+) -> None:
+    """Harbor says `NOT_FOUND` of the whole list when one entry lost its image; anybody who may push can write the tag instead."""
+    image = server.put_image(server.repository())
+    server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
+    more = f'<{list_of(image)}?last=1>; rel="next"'
+    first = [] if code == "NOT_FOUND" else [page(entry(1), Link=more)]
+    server.canned["GET", list_of(image)] = [*first, unknown(code)]
+    server.canned["GET", f"{list_of(image)}?last=1"] = [unknown(code)]
+    with pytest.raises(ToolFailed, match=r"cannot be read: .* answered 404") as caught:
+        client.referrers(image)
+    assert not isinstance(caught.value, NotThere)
+
+
+def test_what_others_noted_down_makes_no_list_too_long(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = server.put_image(server.repository())
+    long = [{**entry(number), "annotations": {"note": "x" * 2_500_000}} for number in range(2)]
+    server.canned["GET", list_of(image)] = [page(*long), page(*long)]
+    assert len(client.referrers(image)) == 2
+    monkeypatch.setattr(referrers, "LIST_LIMIT", 4_000_000)
+    with pytest.raises(TooLarge) as caught:
+        client.referrers(image)
+    assert f"/v2/team/images/referrers/{image.digest}` lists them" in caught.value.hint
+
+
 def test_a_list_that_is_refused_or_down_is_not_an_empty_one(server: FakeRegistry, client: Registry) -> None:
     image = server.put_image(server.repository())
     server.canned["GET", list_of(image)] = [Answer(403), *[Answer(503)] * 9]
