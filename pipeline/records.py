@@ -5,14 +5,23 @@ import os
 import tempfile
 from pathlib import Path
 
+from pipeline.errors import InputError
 from pipeline.oci import Digest
 from pipeline.settings import Settings
 from pipeline.statements import Statement
 
 
+def may_write(settings: Settings) -> None:
+    """Raises `InputError` when no statement can be kept here; for work that is too long to find that out at its end."""
+    folder = _folder(settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InputError(f"`{folder}` cannot be written", hint="make it yours, or name another folder with `--statements`")
+
+
 def path(settings: Settings, digest: Digest, kind: str) -> Path:
     """Where the statement of this kind (`built`, `tested-cpu`) about `digest` is kept."""
-    return (settings.statements or settings.work / "statements") / digest.hex / f"{kind}.json"
+    return _folder(settings) / digest.hex / f"{kind}.json"
 
 
 def write(settings: Settings, digest: Digest, kind: str, statement: Statement) -> Path:
@@ -42,3 +51,7 @@ def write_text(target: Path, text: str) -> None:
         except BaseException:
             Path(partial.name).unlink(missing_ok=True)
             raise
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.statements or settings.work / "statements"

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import context, names, plan
+from pipeline import context, names, plan, records
 from pipeline.call import Call, hand_out, policy_of, reaching, ready_for, summarise, survey_of
 from pipeline.catalog import Catalog
 from pipeline.errors import CheckFailed, InputError, NothingSelected, worst
@@ -163,6 +163,7 @@ def _test(call: Call) -> "tuple[int, Sequence[Tested]]":
     catalog = context.load(call.settings)
     plan.selected(catalog, call.images)
     ready = ready_for(call, catalog, "registry", "engine")
+    records.may_write(call.settings)
     subjects = subjects_of(call, catalog, survey_of(call, catalog), call.images)
     engine = connect(reaching(ready, call.environment), run=call.run_id)
     bench = check.Bench(

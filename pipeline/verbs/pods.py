@@ -30,10 +30,10 @@ def render(call: Call, subjects: "Sequence[Subject]", catalog: Catalog) -> int:
     jobs = [job for subject in subjects for lane in _lanes(call) for job in _jobs(call, catalog, subject, lane)]
     if not jobs:
         raise NothingSelected("no lane can be rendered", hint="`--lane` and images whose lane lists `test_*.py`")
-    sys.stdout.write(yaml.safe_dump_all(check.manifests(jobs), sort_keys=False))
     for job in jobs:
         records.write_text(_ticket(call, job.ticket.nonce), job.ticket.model_dump_json(indent=1))
         call.console.say(f"{job.name}: `{job.subject.pinned}`")
+    sys.stdout.write(yaml.safe_dump_all(check.manifests(jobs), sort_keys=False))
     call.console.say("next: `kubectl apply --server-side -f FILE`, then `kubectl logs job/NAME -c run | … test --collect -`")
     return 0
 

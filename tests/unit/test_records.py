@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import records
+from pipeline.errors import InputError
 from pipeline.oci import Digest
 from pipeline.settings import Settings
 
@@ -32,3 +33,12 @@ def test_a_statement_that_cannot_be_written_leaves_the_old_one_and_no_part(tmp_p
         records.write(settings, DIGEST, "built", {"new": object()})
     assert json.loads(path.read_text()) == {"old": True}
     assert [file.name for file in path.parent.iterdir()] == ["built.json"]
+
+
+def test_a_folder_that_takes_no_statement_is_known_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(root=tmp_path, cache=tmp_path)
+    records.may_write(settings)
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(InputError, match=r"\.pipeline/statements` cannot be written") as caught:
+        records.may_write(settings)
+    assert "`--statements`" in caught.value.hint
