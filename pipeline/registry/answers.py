@@ -1,6 +1,7 @@
 """Sending one request and reading its answer; foreign exceptions and refusals become errors of ours, without secrets."""
 
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,6 +21,7 @@ REASON_LIMIT = 2**16
 
 _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN"}
 """Error codes of a true 404; `NOT_FOUND` is Harbor's."""
+_QUERY = re.compile(r"\?[^\s()<>'\"]+")
 _FULL = "exceed the configured upper limit"
 
 
@@ -172,16 +174,21 @@ def _beginning(answer: requests.Response) -> str:
 
 def _unreachable(host: str, error: requests.RequestException, hidden: Collection[str]) -> PipelineError:
     if isinstance(error, requests.exceptions.SSLError):
-        text = redact(f"the certificate of registry `{host}` is not trusted: {error}", hidden)
+        text = redact(f"the certificate of registry `{host}` is not trusted: {_shown(error)}", hidden)
         where = f"`/etc/docker/certs.d/{host}/ca.crt`"
         return RegistryRefused(text, hint=f"add its authority to the host's certificate store, or put it at {where}")
     if isinstance(error, requests.Timeout):
-        text = redact(f"registry `{host}` does not answer in time: {error}", hidden)
+        text = redact(f"registry `{host}` does not answer in time: {_shown(error)}", hidden)
         return Temporary(text, hint="run the same command later")
     local = Repository(host, "x").loopback
     ours = "check the port; `nox -s setup` starts the registry that builds write to"
     hint = ours if local else "check the name and the network, then run it again"
     return Temporary(redact(f"registry `{host}` cannot be reached: {_cause(error)}", hidden), hint=hint)
+
+
+def _shown(error: BaseException) -> str:
+    """Without the queries of addresses: storage that a registry sends us to is opened by what stands there."""
+    return _QUERY.sub("?…", str(error))
 
 
 def _cause(error: BaseException) -> str:

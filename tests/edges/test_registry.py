@@ -309,3 +309,16 @@ def test_several_threads_can_use_one_client(server: FakeRegistry, client: Regist
 
 def test_the_fake_hashes_as_a_registry_does(server: FakeRegistry) -> None:
     assert server.put_blob(b"x")["digest"] == "sha256:" + hashlib.sha256(b"x").hexdigest()
+
+
+@pytest.mark.parametrize("kind", [requests.exceptions.SSLError, requests.exceptions.ConnectTimeout])
+def test_what_opens_storage_elsewhere_is_not_shown(
+    client: Registry, server: FakeRegistry, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise kind("HTTPSConnectionPool(host='s3'): Max retries exceeded with url: /x?sig=secret&more=1 (Caused by nothing)")
+
+    monkeypatch.setattr(session.Session, "request", fail)
+    with pytest.raises((RegistryRefused, Temporary)) as caught:
+        client.resolve(server.repository().tag("x"))
+    assert "/x?… (Caused by nothing)" in caught.value.message
