@@ -1,13 +1,11 @@
 """What is wrong with this machine, and the remedy for each fault; nothing is changed."""
 
-import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import builders, daemons, dockerhost, nvidia, services, surroundings
+from pipeline import builders, daemons, dockerhost, nvidia, ownregistry, services, surroundings
 from pipeline.command import Run
 from pipeline.diagnosis import Finding, State
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
@@ -31,7 +29,10 @@ SHOWN = 10**7
 """Bytes below which a part of the cache is not worth a line."""
 SETUP = "`nox -s setup`"
 RESTART = "`nox -s setup -- --stop`, then `nox -s setup`"
-FREE_SPACE = "`docker system df` and the sizes below show what takes it; another disk: PIPELINE_CACHE, docker's `data-root`"
+FREE_SPACE = (
+    "`docker system df` and the sizes below show what takes it; `nox -s setup -- --prune` finds candidates that nobody needs; "
+    "another disk: PIPELINE_CACHE, docker's `data-root`"
+)
 TOOLKIT = "install the package `nvidia-container-toolkit`, then restart the engine"
 AS_ROOT = "as root, or as a member of the groups that may read it (`adm`, `systemd-journal`)"
 
@@ -164,21 +165,8 @@ def _free(name: str, folder: Path) -> Finding:
 
 def _sizes(cache: Path) -> Iterator[Finding]:
     for part in sorted(each for each in cache.iterdir() if each.is_dir()) if cache.is_dir() else ():
-        if (size := _size(part)) >= SHOWN:
+        if (size := ownregistry.size(part)) >= SHOWN:
             yield Finding(f"cache: {part.name}", State.OK, f"{size / 1e9:.1f} GB in `{part}`")
-
-
-def _size(folder: Path) -> int:
-    """Bytes on disk below `folder`; what is removed meanwhile, or is not ours to read, counts nothing."""
-    total, waiting = 0, [str(folder)]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                with suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-    return total
 
 
 def _nvidia(run: Run, driver: Path) -> Iterator[Finding]:

@@ -103,16 +103,15 @@ def port_taken(host: str) -> ToolUnfit:
 
 def start_registry(binary: Path, *, at: str, host: Host, cache: Path, story: Story) -> None:
     """Start a distribution registry on loopback, with its data in the cache folder."""
-    port = _port(at)
-    config = folder(cache) / f"registry-{port}.yml"
+    port, config = _port(at), registry_config(at, cache)
     settings = {
         "version": 0.1,
         "log": {"accesslog": {"disabled": True}},
-        "storage": {"filesystem": {"rootdirectory": str(cache / "registry" / str(port))}, "delete": {"enabled": True}},
+        "storage": {"filesystem": {"rootdirectory": str(registry_data(at, cache))}, "delete": {"enabled": True}},
         "http": {"addr": f"127.0.0.1:{port}"},
     }
     service = Service(
-        name=f"registry-{port}",
+        name=registry_name(at),
         argv=(str(binary), "serve", str(config)),
         environment={**daemons.handed_down(host), "OTEL_TRACES_EXPORTER": "none"},
         answers=lambda: registry_port(at) is Port.REGISTRY,
@@ -121,9 +120,24 @@ def start_registry(binary: Path, *, at: str, host: Host, cache: Path, story: Sto
     daemons.start(service, folder=folder(cache), story=story)
 
 
+def registry_name(at: str) -> str:
+    """What our registry at this address is called among our services."""
+    return f"registry-{_port(at)}"
+
+
+def registry_config(at: str, cache: Path) -> Path:
+    """Its configuration."""
+    return folder(cache) / f"{registry_name(at)}.yml"
+
+
+def registry_data(at: str, cache: Path) -> Path:
+    """The folder of its data."""
+    return cache / "registry" / str(_port(at))
+
+
 def kept(host: str, cache: Path) -> bool:
     """Whether a registry of ours has kept anything that was written to `host`, which has a port."""
-    return (cache / "registry" / str(_port(host))).is_dir()
+    return registry_data(host, cache).is_dir()
 
 
 def buildkitd_socket(cache: Path) -> Path:

@@ -138,7 +138,7 @@ def _labels(image: Image, catalog: Catalog, input_hash: InputHash, base: str | N
     return {
         "org.opencontainers.image.title": image.name,
         "org.opencontainers.image.version": catalog.line,
-        **({"org.opencontainers.image.base.digest": str(Pinned.parse(base).digest)} if base and pinned else {}),
+        **({names.LABEL_BASE: str(Pinned.parse(base).digest)} if base and pinned else {}),
         names.LABEL_IMAGE: image.name,
         names.LABEL_INPUT_HASH: input_hash.value,
         names.LABEL_INPUTS: json.dumps(dict(input_hash.parts), sort_keys=True, separators=(",", ":")),

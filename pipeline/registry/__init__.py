@@ -139,6 +139,12 @@ class Registry:
         writing.put_manifest(self._wire, repository, content, media_type, tag or str(digest))
         return repository.at(digest)
 
+    def delete_manifest(self, pinned: Pinned) -> None:
+        """Delete a manifest with all tags that name it, of a registry on this machine's loopback; of no other, ever."""
+        if not pinned.repository.loopback:
+            raise ValueError(f"`{pinned}` is not on loopback")
+        writing.delete_manifest(self._wire, pinned)
+
     def attach(
         self,
         pinned: Pinned,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode, urljoin, urlsplit
 import requests
 
 from pipeline.errors import TagConflict, Temporary, ToolFailed
-from pipeline.oci import Descriptor, Digest, Manifest, Repository, Tagged
+from pipeline.oci import Descriptor, Digest, Manifest, Pinned, Repository, Tagged
 from pipeline.registry import answers, reading, session
 from pipeline.registry.wire import PUSH, Wire, address
 
@@ -38,6 +38,13 @@ def upload(wire: Wire, repository: Repository, content: bytes, kind: str = BLOB_
 def send(wire: Wire, repository: Repository, content: bytes, digest: Digest) -> None:
     """Bring a blob that is not there into the repository; what breaks off is begun anew, a few times."""
     _bring(wire, repository, content, digest, look=False)
+
+
+def delete_manifest(wire: Wire, pinned: Pinned) -> None:
+    """Delete a manifest and all tags that name it; one that is gone already is fine."""
+    with wire.ask("DELETE", pinned.repository, f"manifests/{pinned.digest}", rights="delete") as answer:
+        if answer.status_code not in (HTTPStatus.ACCEPTED, HTTPStatus.NOT_FOUND):
+            wire.fail(answer, f"`{pinned}` cannot be deleted", pinned.repository)
 
 
 def put_manifest(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> requests.Response:

@@ -7,12 +7,15 @@ from pipeline.call import Call, print_json, ready_for
 from pipeline.diagnosis import State
 from pipeline.errors import PipelineError, ToolUnfit
 from pipeline.verbs.harbors import apply_to_harbor, harbor_findings
+from pipeline.verbs.room import prune
 
 
 def setup_verb(call: Call) -> int:
-    """Make the machine ready, or stop what was started."""
+    """Make the machine ready, stop what was started, or make room on it."""
     from pipeline import setup
 
+    if call.arguments.prune or call.arguments.apply:
+        return prune(call)
     if call.arguments.stop:
         stopped = setup.stop(settings=call.settings, run=call.run, environment=call.environment)
         call.console.say("stopped " + ", ".join(stopped) if stopped else "nothing of ours runs")

@@ -18,14 +18,14 @@ GROUND = "names errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
     " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence policy"
-    " tagrules diagnosis promotion runs matrix tries changes"
+    " tagrules diagnosis pruning promotion runs matrix tries changes"
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog credentials registry harbor download debian rootfs additions toolchain"
-    " install daemons dockerhost engine nvidia services builders surroundings bake context records survey readiness"
+    " install daemons dockerhost engine nvidia services ownregistry builders surroundings bake context records survey readiness"
     " cosign gather vouching parents keys policies attest quarantine turns harbor_doctor"
 )
-STAGES = "setup doctor build check scan sign promote lint update run new init explain"
+STAGES = "setup prune doctor build check scan sign promote lint update run new init explain"
 FRONT = "report console arguments call verbs __main__ sessions"
 LAYERS = {"ground": GROUND, "core": CORE, "edges": EDGES, "stages": STAGES, "front": FRONT}
 ORDER = [name for layer in LAYERS.values() for name in layer.split()]
