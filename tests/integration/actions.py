@@ -129,7 +129,7 @@ class Repository:
         return Ran(code=done.returncode, events=tuple(json.loads(line) for line in lines))
 
     def _options(self, run: str, workflow: str) -> list[str]:
-        given = {**self.family.environment, "KEPT": str(self.root / "kept")}
+        given = {**self.family.environment, "KEPT": str(self.root / "kept"), "FAMILY_REPOSITORY": str(self.root)}
         wanted = [
             name for name in given if name.startswith(("PIPELINE_", "BUILDX_", "FAMILY_")) or name in ("PYTHONPATH", "KEPT")
         ]
