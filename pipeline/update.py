@@ -181,7 +181,8 @@ def _unsolved(image: Image, code: int, stderr: str) -> PipelineError:
     said = "\n".join(f"  {line}" for line in stderr.splitlines()[-40:])
     if code == 1:
         parent = f" agree with what `{image.parent}` has, and with each other" if image.parent else " agree with each other"
-        return InputError(f"the requirements of `{image.name}` cannot be solved\n{said}", hint=f"make them{parent}")
+        remedy = f"make them{parent}" if "was not found in" not in stderr else "mend its name, or name an index that carries it"
+        return InputError(f"the requirements of `{image.name}` cannot be solved\n{said}", hint=remedy)
     if "Request failed" in stderr or "Failed to fetch" in stderr:
         remedy = "check the network, `PIP_INDEX_URL` and `HTTPS_PROXY`, then run it again"
         return Temporary(f"the Python index does not answer\n{said}", hint=remedy)

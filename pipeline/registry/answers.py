@@ -4,6 +4,8 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -90,6 +92,15 @@ def pause(answer: requests.Response, host: str) -> float:
         raise Temporary(f"registry `{host}` {error}", hint="run the same command later") from error
 
 
+def date(answer: requests.Response) -> datetime | None:
+    """When the answer was given, by the clock of who gave it."""
+    try:
+        found = parsedate_to_datetime(answer.headers.get("Date", ""))
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
 def codes(answer: requests.Response) -> set[str]:
     """The error codes that the registry gave."""
     return {str(error.get("code")) for error in _errors(answer)}
@@ -111,7 +122,9 @@ def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host:
         raise RegistryRefused(text, hint=f"`docker login {host}` with an account that has the right")
     if status == 429 or status >= 500:
         raise Temporary(text, hint="run the same command later")
-    raise NotThere(text) if absent(answer) else ToolFailed(text)
+    if absent(answer):
+        raise NotThere(text, hint="it was deleted, or never there: check repository and digest")
+    raise ToolFailed(text)
 
 
 def body(answer: requests.Response, what: str, limit: int) -> bytes:

@@ -57,7 +57,7 @@ def lint_verb(call: Call) -> int:
 
 def _count(findings: "Sequence[Finding]") -> str:
     fatal = sum(finding.fatal for finding in findings)
-    return f"{fatal} errors, {len(findings) - fatal} warnings" if findings else "no fault"
+    return f"errors: {fatal}, warnings: {len(findings) - fatal}" if findings else "no fault"
 
 
 def plan_verb(call: Call) -> int:

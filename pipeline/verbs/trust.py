@@ -26,6 +26,7 @@ def sign_verb(call: Call) -> int:
     from pipeline import sign as stage
 
     catalog = context.load(call.settings)
+    _there(call)
     references = [text for text in call.images if "@" in text]
     named = [text for text in call.images if text not in references]
     plan.selected(catalog, named)
@@ -55,6 +56,15 @@ def sign_verb(call: Call) -> int:
         print_json(report.signings_json(signings))
     call.console.show(report.signings_table(signings))
     return 0
+
+
+def _there(call: Call) -> None:
+    """Raises `InputError` where statements are to be signed and the folder named is none, which would look like none to sign."""
+    folder = call.settings.statements
+    if folder and not call.arguments.allow_none and not folder.is_dir():
+        raise InputError(
+            f"there is no folder `{folder}`", hint="name in `--statements` what `build`, `test` and `scan` were given there"
+        )
 
 
 def _candidates(call: Call, catalog: Catalog, chosen: Sequence[str]) -> "Iterator[Subject]":

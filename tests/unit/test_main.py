@@ -220,6 +220,7 @@ def test_whom_no_variable_names_is_known_by_the_systems_own_name(monkeypatch: py
         (["build", "nlp", "--expect", "abc"], {}, "`abc` is not a sha256 digest"),
         (["build", "--expect", "sha256:" + "0" * 64], {}, "`--expect` is about one image"),
         (["test", "nlp", "--gpus", "x"], {}, "`--gpus x` names no GPUs"),
+        (["sign", "nlp", "--statements", "/nowhere"], {}, "there is no folder `/nowhere`"),
         (["test", "nlp", "--gpus", "0"], {}, "`--gpus 0` names no GPUs"),
         (
             ["plan"],

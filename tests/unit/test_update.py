@@ -142,13 +142,18 @@ def test_nothing_is_written_unless_everything_is_solved(root: Path) -> None:
     with pytest.raises(InputError, match="the requirements of `nlp` cannot be solved\n  No solution found") as caught:
         update.update([], desk(root, Uv({"torch.in": TORCH, "nlp.in": broken})))
     assert "what `pytorch` has" in caught.value.hint
+    unknown = completed(1, stderr="Because nlpp was not found in the package registry and you require nlpp")
+    with pytest.raises(InputError) as caught:
+        update.update([], desk(root, Uv({"torch.in": TORCH, "nlp.in": unknown})))
+    assert caught.value.hint.startswith("mend its name")
     assert not list(root.rglob("*.lock"))
 
 
 @pytest.mark.parametrize(("said", "error"), [("error: Request failed after 3 retries", Temporary), ("error: a bug", ToolFailed)])
 def test_an_index_that_does_not_answer_is_temporary(said: str, error: type[Exception], root: Path) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         update.update(["pytorch"], desk(root, Uv({"torch.in": completed(2, stderr=said)})))
+    assert (error is not Temporary) or "`PIP_INDEX_URL`" in str(caught.value)
 
 
 def test_a_child_cannot_be_solved_before_its_parent_has_locks(root: Path) -> None:
