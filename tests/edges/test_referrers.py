@@ -191,8 +191,9 @@ def test_nothing_is_attached_to_an_image_that_is_not_there(either: FakeRegistry,
 def test_an_empty_list_for_an_unknown_image_is_not_no_evidence(server: FakeRegistry, client: Registry) -> None:
     absent = server.repository().at(Digest.of(b"x"))
     server.canned["GET", list_of(absent)] = [page()]
-    with pytest.raises(NotThere):
+    with pytest.raises(NotThere) as caught:
         client.referrers(absent)
+    assert caught.value.hint == "it was deleted, or never there: check repository and digest"
 
 
 def test_a_list_is_read_over_all_pages(server: FakeRegistry, client: Registry) -> None:
