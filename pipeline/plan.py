@@ -1,6 +1,6 @@
 """What to do for each image, parents first, and why."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
@@ -85,7 +85,7 @@ def make(
             input_hash=input_hash,
             digest=digest,
         )
-    return tuple(steps[name] for name in _needed(catalog, order, named, steps))
+    return needed(catalog, [steps[name] for name in order], named)
 
 
 def _reason(image: Image, digest: Digest | None, build: bool, steps: Mapping[str, Step]) -> str:
@@ -96,10 +96,10 @@ def _reason(image: Image, digest: Digest | None, build: bool, steps: Mapping[str
     return "no candidate for these inputs" + built
 
 
-def _needed(catalog: Catalog, order: Iterable[str], named: set[str], steps: Mapping[str, Step]) -> tuple[str, ...]:
-    """Without the ancestors of what exists already."""
+def needed(catalog: Catalog, steps: Sequence[Step], named: Collection[str]) -> tuple[Step, ...]:
+    """Of `steps`, parents first, those that are named or that one of these must be built from: no ancestor of what exists."""
     wanted = set(named)
-    for name in reversed(tuple(order)):
-        if name in wanted and steps[name].action == "build":
-            wanted.update(catalog.images[name].needs)
-    return tuple(name for name in order if name in wanted)
+    for step in reversed(steps):
+        if step.image in wanted and step.action == "build":
+            wanted.update(catalog.images[step.image].needs)
+    return tuple(step for step in steps if step.image in wanted)

@@ -121,10 +121,11 @@ def _recorded(call: Call, catalog: Catalog, found: Survey) -> Survey:
     if steps == found.steps:
         return found
     mine = {step.image: step for step in steps}
-    needed = plan.selected(catalog, [step.image for step in steps if step.action == "build"])
-    wider = survey(call.settings, catalog, call.registry, [*mine, *needed], story=call.console)
+    below = plan.selected(catalog, [step.image for step in steps if step.action == "build"])
+    wider = survey(call.settings, catalog, call.registry, [*mine, *below], story=call.console)
     merged = [mine.get(step.image, step) for step in wider.steps]
-    return replace(wider, steps=unrecorded(merged, catalog, call.settings, call.registry))
+    marked = unrecorded(merged, catalog, call.settings, call.registry)
+    return replace(wider, steps=plan.needed(catalog, marked, mine))
 
 
 def test_verb(call: Call) -> int:

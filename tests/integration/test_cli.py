@@ -11,6 +11,7 @@ import pytest
 from pipeline.oci import Pinned
 from tests.integration.conftest import Stack
 from tests.integration.families import LINKS, Family, content, ended, tiny
+from tests.integration.releasing import delete
 
 
 @pytest.fixture
@@ -52,6 +53,15 @@ def test_an_image_named_alone_whose_build_nobody_recorded_is_built_again_on_its_
     again = family.call("build", "app", "--json")
     assert (again.code, states(again.data)) == (0, {"os": "built", "app": "built"})
     assert len(family.tags()) == 2
+
+
+def test_what_a_recorded_parent_stands_on_is_not_built_for_a_child_that_nobody_recorded(family: Family) -> None:
+    family.image("lab", "parent: app\nvariant: lab\n", LINKS, data=b"lab")
+    built = {result["image"]: Pinned.parse(result["pinned"]) for result in family.call("build", "--json").data}
+    delete(family.repository, f"manifests/{built['os'].digest}")
+    shutil.rmtree(family.root / ".pipeline" / "statements" / built["lab"].digest.hex)
+    again = family.call("build", "lab", "--json")
+    assert (again.code, states(again.data)) == (0, {"app": "reused", "lab": "built"})
 
 
 def test_data_goes_to_stdout_only_when_asked_for(family: Family) -> None:
