@@ -23,8 +23,11 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
 
     setup = _verb(verbs, "setup", "find or get the tools, start what is missing")
-    setup.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
-    setup.add_argument("--prune", action="store_true", help="say which old candidates our registry and the engine can do without")
+    either = setup.add_mutually_exclusive_group()
+    either.add_argument("--stop", action="store_true", help="stop the services that the pipeline started")
+    either.add_argument(
+        "--prune", action="store_true", help="say which old candidates our registry and the engine can do without"
+    )
     setup.add_argument("--apply", action="store_true", help="with `--prune`: remove them")
     doctor = _verb(verbs, "doctor", "say what is wrong with this machine, and the remedy")
     doctor.add_argument("--clear", action="store_true", help="lift the machine's quarantine: GPU work is accepted again")

@@ -16,7 +16,7 @@ import nox
 NOX = ">=2024.10.9"
 """The versions of nox that know sessions which run only when they are named."""
 VERBS: Mapping[str, str] = {
-    "setup": "Find or get the tools, start what is missing; `-- --stop` stops what was started.",
+    "setup": "Find or get the tools, start what is missing; `-- --stop` stops what was started, `-- --prune` makes room.",
     "doctor": "Say what is wrong with this machine, and the remedy.",
     "init": "Write a new family of images that already builds: `-- [DIR]`.",
     "new": "Write the folder of a new image: `-- NAME --parent P`.",
