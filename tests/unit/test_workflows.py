@@ -225,6 +225,13 @@ def test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_
 
 
 @each
+def test_whoever_looks_vulnerabilities_up_asks_the_mirror_that_the_repository_names(job: Job) -> None:
+    for step in job.steps:
+        if any(words[0] == "scan" for words in calls(step.get("run", ""))):
+            assert step["env"]["PIPELINE_TRIVY_DB"] == "${{ vars.PIPELINE_TRIVY_DB }}"
+
+
+@each
 def test_a_job_is_for_pull_requests_or_for_others_and_says_which(job: Job) -> None:
     if job.file == "images.yml":
         condition = str(job.data["if"]).removeprefix("${{ ")
@@ -317,6 +324,11 @@ KEYED = {"env": {"SIGNING_KEY": "${{ secrets.PIPELINE_KEY_CI }}"}, "run": "exec 
         (test_every_action_is_named_by_its_commit_and_says_its_version, CHANGE, {"steps": [{"uses": "actions/checkout@v7"}]}),
         (test_only_gpu_lanes_run_on_our_runners_with_labels_from_the_plan, GPU, {"runs-on": ["self-hosted", "gpu"]}),
         (test_only_jobs_that_run_nobody_elses_code_may_write_to_the_repository, SCAN, {"permissions": {"contents": "write"}}),
+        (
+            test_whoever_looks_vulnerabilities_up_asks_the_mirror_that_the_repository_names,
+            SCAN,
+            {"steps": [{"env": {"PIPELINE_TRIVY_DB": ""}, "run": "exec pipeline scan"}]},
+        ),
         (test_only_sessions_that_exist_are_named, CHANGE, {"steps": [{"run": "nox -s units"}]}),
     ],
 )
