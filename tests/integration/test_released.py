@@ -68,13 +68,15 @@ def test_an_image_that_is_built_again_must_get_its_digest(made: Releases) -> Non
     assert made.call("build", "--expect", digest).code == 2
 
 
-def test_of_a_reference_nothing_is_signed_but_a_newer_look_up(made: Releases) -> None:
+def test_of_a_reference_nothing_is_signed_but_a_newer_look_up(made: Releases, tmp_path: Path) -> None:
     candidate = listed(made.call("released", "app"))["app"]["candidate"]
     refused = made.call("sign", candidate, "--role", "ci")
     assert refused.code == 2
     assert "is more than a newer look-up of its vulnerabilities" in refused.stderr
-    none = made.call("sign", candidate, "--statements", "nowhere", "--json")
+    none = made.call("sign", candidate, "--statements", str(tmp_path), "--json")
     assert (none.code, none.data) == (0, [])
+    mistyped = made.call("sign", candidate, "--statements", str(tmp_path / "nowhere"))
+    assert (mistyped.code, "there is no folder" in mistyped.stderr) == (2, True)
     other = made.call("sign", f"{made.repository}@{made.tags()['v1.0-app']}")
     assert other.code == 2
     assert "is no candidate" in other.stderr
