@@ -37,6 +37,7 @@ class FakeRegistry:
     manifests: dict[tuple[str, str], bytes] = field(default_factory=dict)
     canned: dict[tuple[str, str], list[Answer]] = field(default_factory=dict)
     requests: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)
+    connections: int = 0
     users: dict[str, str] = field(default_factory=dict)
     """Names and passwords of those who may do anything; when there are some, nobody else may."""
     token_service: bool = False
@@ -45,6 +46,8 @@ class FakeRegistry:
     tokens: dict[str, str] = field(default_factory=dict)
     """The scopes of the tokens that are good."""
     lists_referrers: bool = False
+    mounts: bool = False
+    """Blobs that it holds, from wherever."""
     uploads: dict[str, bytes] = field(default_factory=dict)
     """What open uploads have got, by the last part of their path."""
     cuts: list[int | None] = field(default_factory=list)
@@ -128,6 +131,10 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     default_request_version = "HTTP/1.1"  # so that a TLS handshake is answered in HTTP, which makes engines try plain HTTP
     wbufsize = -1  # one packet an answer, or each waits for the acknowledgement of its head
+
+    def setup(self) -> None:
+        super().setup()
+        self.registry.connections += 1
 
     def do_GET(self) -> None:
         self._answer()
@@ -228,6 +235,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _blob(self, digest: str, body: bytes) -> Answer:
         if self.command == "POST":
+            (wanted,) = parse_qs(urlsplit(self.path).query).get("mount", [""])
+            if self.registry.mounts and wanted in self.registry.blobs:
+                return Answer(201, headers={"Docker-Content-Digest": wanted})
             name = secrets.token_hex(4)
             self.registry.uploads[name] = b""
             return Answer(202, headers={"Location": f"{urlsplit(self.path).path}{name}?_state=a%3Db"})

@@ -75,6 +75,16 @@ def test_one_that_is_gone_is_served_again_at_the_same_port(registry: FakeRegistr
         assert again.down() == len(ask(again)[1])
 
 
+def test_a_header_that_comes_twice_is_passed_on_whole(registry: FakeRegistry, proxy: Faulty) -> None:
+    with closing(http.client.HTTPConnection(proxy.host, timeout=300)) as connection:
+        connection.putrequest("GET", "/v2/")
+        for kind in ("application/one", "application/two"):
+            connection.putheader("Accept", kind)
+        connection.endheaders()
+        assert connection.getresponse().status == 200
+    assert registry.requests[0][2]["Accept"] == "application/one, application/two"
+
+
 def test_who_listens_hears_of_each_request(proxy: Faulty) -> None:
     heard: list[str] = []
     proxy.heard = lambda passed: heard.append(f"{passed.method} {passed.status}")

@@ -15,6 +15,7 @@ from pipeline.errors import RegistryRefused, TagConflict, Temporary, ToolFailed
 from pipeline.oci import DOCKER_INDEX, OCI_INDEX, Descriptor, Digest
 from pipeline.registry import BLOB_LIMIT, Registry, answers, reading, session
 from pipeline.registry.trust import Trust
+from pipeline.survey import in_parallel
 from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 
 
@@ -270,6 +271,16 @@ def test_ping_wants_a_registry(server: FakeRegistry, client: Registry) -> None:
     server.canned["GET", "/v2/"] = [Answer(404, b"<html>")]
     with pytest.raises(ToolFailed, match="is not a registry"):
         client.ping(server.host)
+
+
+def test_threads_that_come_and_go_use_the_same_connections(server: FakeRegistry, client: Registry) -> None:
+    """Answers without a body too: each would cost a new connection otherwise, and behind TLS two more ways back and forth."""
+    server.mounts = True
+    blobs = [client.upload(server.repository(), text.encode()) for text in "abcdefgh"]
+    for _ in range(3):
+        in_parallel(lambda blob: client.mount(server.repository("team/other"), blob, server.repository()), blobs)
+        in_parallel(lambda blob: client.blob(server.repository(), blob), blobs)
+    assert server.connections <= len(blobs)
 
 
 def test_a_redirect_to_another_host_carries_no_authorization(server: FakeRegistry) -> None:
