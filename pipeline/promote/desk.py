@@ -7,6 +7,7 @@ from datetime import datetime
 from pipeline import attest, names
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import PromotionRefused, RegistryRefused, TagConflict, Temporary
+from pipeline.evidence import AHEAD
 from pipeline.gather import Keys
 from pipeline.harbor import Harbor
 from pipeline.oci import Manifest, Pinned, Repository
@@ -40,12 +41,20 @@ class Desk:
     story: Story
 
     def may_sign(self) -> None:
-        """Raises `PromotionRefused` unless our key may sign verdicts under the policy: nobody would believe them."""
+        """Raises `PromotionRefused` unless a verdict of ours would be believed: our key is listed, and our clock is right."""
         if attest.listed(self.key(), self.keys, role="release", cosign=self.cosign, now=self.now()) is None:
             raise PromotionRefused(
                 f"the key in {names.ENV_KEY['release']} may not sign as `release` under the policy: it is not listed there, "
                 "revoked or retired",
                 hint="sign with a key that the policy lists, or list this one under `keys:`",
+            )
+
+        there, here = self.registry.clock(self.repository.host), self.now()
+        if there and abs(there - here) > AHEAD:
+            raise PromotionRefused(
+                f"it is {here:%Y-%m-%d %H:%M:%S} UTC here, and {there:%Y-%m-%d %H:%M:%S} UTC at `{self.repository.host}`; "
+                "nothing was written",
+                hint="set the clock that is wrong (`timedatectl`): a verdict with a wrong date counts too long, or not yet",
             )
 
     def may_write(self) -> None:

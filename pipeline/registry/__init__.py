@@ -8,12 +8,13 @@ content, `TagConflict`, `Temporary` for what may pass, `ToolFailed` for all else
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 
 from pipeline import names
 from pipeline.credentials import Anonymous, Credentials
 from pipeline.oci import Config, Descriptor, Digest, Manifest, Pinned, Repository, Tagged
-from pipeline.registry import copying, reading, referrers, writing
+from pipeline.registry import answers, copying, reading, referrers, writing
 from pipeline.registry.trust import CERTIFICATES, Trust
 from pipeline.registry.wire import Wire
 
@@ -46,6 +47,11 @@ class Registry:
         with self._wire.greet(host) as answer:
             if answer.status_code != 200:
                 self._wire.fail(answer, f"`{host}` is not a registry that we can read", Repository(host, "x"))
+
+    def clock(self, host: str) -> datetime | None:
+        """What time it is at `host`, by its own word; None when it does not say."""
+        with self._wire.greet(host) as answer:
+            return answers.date(answer)
 
     def resolve(self, tagged: Tagged) -> Digest | None:
         """What the tag names now; None only when the registry says that it knows no such tag or repository."""

@@ -93,12 +93,12 @@ def pause(answer: requests.Response, host: str) -> float:
 
 
 def date(answer: requests.Response) -> datetime | None:
-    """When the answer was given, by the clock of who gave it."""
+    """When the answer was given, by the clock of who gave it; None when it does not say, or when a cache kept it."""
     try:
         found = parsedate_to_datetime(answer.headers.get("Date", ""))
     except ValueError:
         return None
-    return found if found.tzinfo else None
+    return found if found.tzinfo and "Age" not in answer.headers else None
 
 
 def codes(answer: requests.Response) -> set[str]:

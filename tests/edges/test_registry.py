@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 
 import pytest
@@ -333,3 +334,16 @@ def test_what_opens_storage_elsewhere_is_not_shown(
     with pytest.raises((RegistryRefused, Temporary)) as caught:
         client.resolve(server.repository().tag("x"))
     assert "/x?… (Caused by nothing)" in caught.value.message
+
+
+def test_a_registry_tells_what_time_it_is_there(server: FakeRegistry, client: Registry) -> None:
+    told = client.clock(server.host)
+    assert told is not None
+    assert abs(told - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("headers", [{}, {"Date": "yesterday"}, {"Date": formatdate(0, usegmt=True), "Age": "9"}])
+def test_a_registry_may_not_tell_what_time_it_is_there(headers: dict[str, str]) -> None:
+    answer = requests.Response()
+    answer.headers.update(headers)
+    assert answers.date(answer) is None

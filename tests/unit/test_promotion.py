@@ -2,17 +2,18 @@
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.errors import InputError
+from pipeline import attest
+from pipeline.errors import InputError, PromotionRefused
 from pipeline.evidence import Key, Signed
 from pipeline.oci import Digest, Repository
-from pipeline.promote import reading
+from pipeline.promote import Desk, reading
 from pipeline.promotion import Blocked, Plan, Standing, Wanted, asked, number, past, plan, require_number
 from pipeline.releases import Release
 from pipeline.statements import SUMMARY, Decided
@@ -397,3 +398,17 @@ def test_the_past_tells_a_floating_tag_that_was_left_behind_or_names_what_is_wit
     assert left.notes == ("`v2.6-nlp` should name `v2.6.1-nlp`: a run ended before it moved the tag; run it again",)
     bad = past(also(standing(tags={0: A, 1: B}), verdict(B, "v2.6.1-nlp", "withdraw", 9)), [])
     assert bad.notes == ("`v2.6-nlp` names `v2.6.1-nlp`, which is withdrawn: `nox -s rollback -- nlp --to 2.6.0`",)
+
+
+@pytest.mark.parametrize(("minutes", "right"), [(5, True), (-5, True), (6, False), (-6, False), (None, True)])
+def test_who_has_a_wrong_clock_signs_no_verdict(monkeypatch: pytest.MonkeyPatch, minutes: int | None, right: bool) -> None:
+    monkeypatch.setattr(attest, "listed", lambda *_, **__: "a key")
+    there = None if minutes is None else NOW + timedelta(minutes=minutes)
+    parts = {field.name: None for field in fields(Desk)}
+    registry = SimpleNamespace(clock=lambda _: there)
+    desk = Desk(**{**parts, "registry": registry, "key": str, "now": lambda: NOW, "repository": RELEASES})  # type: ignore[arg-type]
+    if right:
+        desk.may_sign()
+        return
+    with pytest.raises(PromotionRefused, match="it is 2026-05-10 12:00:00 UTC here, and 2026-05-10 1"):
+        desk.may_sign()
