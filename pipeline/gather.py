@@ -95,7 +95,7 @@ def _read(manifest: Digest, told: Mapping[str, str], content: bytes, keys: Keys)
         record = None if kind == statements.SIGNATURE else statements.read(statement)
     except InputError as error:
         return Ignored(manifest=str(manifest), why=_why(kind, key), text=f"is signed by `{key.name}`, but {error.message}")
-    if told.get(dsse.PREDICATE_ANNOTATION, kind) != kind:
+    if told.get(dsse.PREDICATE_ANNOTATION, kind) != kind or (names.ANNOTATION_VERDICT in told and kind != statements.SUMMARY):
         raise InputError("is noted down as something else than it is")
     return Signed(manifest=manifest, key=key, subject=subject, record=record, predicate_type=kind)
 

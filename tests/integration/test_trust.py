@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import dsse, policy, statements
+from pipeline import dsse, names, policy, statements
 from pipeline.command import Runner
 from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import NotThere, ToolFailed
@@ -347,6 +347,7 @@ def test_what_somebody_wraps_anew_does_not_count(shop: Shop) -> None:
         {"layers": [{**told(Registry().upload(image.repository, shop.good["cpu"]), dsse.BUNDLE_TYPE), "size": 10**12}]},
         {"subject": None},
         {"annotations": {dsse.PREDICATE_ANNOTATION: statements.SUMMARY}},
+        {"annotations": {names.ANNOTATION_VERDICT: "withdraw v1.0.3-nlp"}},
     ):
         hang(image, [*shop.good.values(), referrer(image, shop.good["cpu"], **changes)])
         case = shop.case(image)
