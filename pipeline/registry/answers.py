@@ -109,7 +109,7 @@ def codes(answer: requests.Response) -> set[str]:
 def reason(answer: requests.Response) -> str:
     """What the answer says for people, in one line."""
     told = "; ".join(str(error.get("message") or error.get("code")) for error in _errors(answer))
-    return told or " ".join(_text(answer).split())[:200] or str(answer.reason)
+    return _line(told, 1000) or _line(_text(answer), 200) or str(answer.reason)
 
 
 def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host: str, who: str = "") -> NoReturn:
@@ -154,6 +154,11 @@ def chunks(answer: requests.Response, what: str) -> Iterator[bytes]:
         yield from answer.iter_content(CHUNK)
     except requests.RequestException as error:
         raise Temporary(f"the connection broke while {what} was read: {error}", hint="run the same command again") from error
+
+
+def _line(text: str, limit: int) -> str:
+    """One line: whoever answers must not be able to make up lines of ours."""
+    return " ".join(text.split())[:limit]
 
 
 def _errors(answer: requests.Response) -> list[Mapping[str, object]]:

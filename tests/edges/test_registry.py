@@ -347,3 +347,11 @@ def test_a_registry_may_not_tell_what_time_it_is_there(headers: dict[str, str]) 
     answer = requests.Response()
     answer.headers.update(headers)
     assert answers.date(answer) is None
+
+
+def test_what_a_registry_says_is_one_line_and_no_novel(server: FakeRegistry, client: Registry) -> None:
+    said = [{"code": "DENIED", "message": "no\nerror: all is well\r\n" + "x" * 9000}]
+    server.canned["GET", "/v2/team/images/manifests/x"] = [Answer(403, json.dumps({"errors": said}).encode())]
+    with pytest.raises(RegistryRefused, match="answered 403, no error: all is well xxx") as caught:
+        client.resolve(server.repository().tag("x"))
+    assert len(caught.value.message) < 1300
