@@ -31,10 +31,16 @@ def summary_verb(call: Call) -> int:
         )
     built = {str(one["image"]): one for one in _read(folder, "build.json")}
     scanned = {str(one["image"]): one for one in _read(folder, "scan.json")}
-    text = report.changes_markdown([_change(call, catalog, name, built[name], scanned.get(name, {})) for name in built])
+    told = [name for name in built if _tells(catalog, name, built[name])]
+    text = report.changes_markdown([_change(call, catalog, name, built[name], scanned.get(name, {})) for name in told])
     print(text, end="")
     summarise(call, text)
     return 0
+
+
+def _tells(catalog: Catalog, name: str, built: Entry) -> bool:
+    """Nothing is to be said of an image that was there already and that nobody releases."""
+    return built.get("state") != "reused" or name not in catalog.images or catalog.images[name].release
 
 
 def _read(folder: Path, name: str) -> list[Entry]:

@@ -1,5 +1,6 @@
 """The command line: arguments, settings, exit codes."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -205,6 +206,15 @@ def test_a_folder_without_a_record_is_no_summary_and_one_in_which_nothing_was_bu
     (tmp_path / "build.json").touch()
     assert main(["summary", "--root", str(FAMILY), str(tmp_path)], environment) == 0
     assert capsys.readouterr().out == "No image was built.\n"
+
+
+def test_a_summary_says_nothing_of_what_was_there_already_and_nobody_releases(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    built = [{"image": "os", "state": "reused", "reason": "x"}, {"image": "build-env", "state": "built", "reason": "y"}]
+    (tmp_path / "build.json").write_text(json.dumps(built))
+    assert main(["summary", "--root", str(FAMILY), str(tmp_path)], {"PIPELINE_CACHE": str(tmp_path)}) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")] == ["### build-env: built"]
 
 
 def test_whom_no_variable_names_is_known_by_the_systems_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
