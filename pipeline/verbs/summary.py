@@ -100,7 +100,8 @@ def _contents(call: Call, catalog: Catalog, name: str) -> Contents | None:
     if digest is None:
         return None
     pinned = repository.at(digest)
-    evidence = gather(pinned, policy_of(call, catalog).keys, call.registry, now=call.now())
+    keys = policy_of(call, catalog, loopback=repository.loopback).keys
+    evidence = gather(pinned, keys, call.registry, now=call.now())
     bom, scanned = evidence.one(Bom), evidence.one(Scanned)
     return Contents(
         tag=str(last),

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import verbs
+from pipeline import policies, surroundings, verbs
 from pipeline.__main__ import main
 from pipeline.arguments import parse, parser
+from pipeline.errors import InputError
+from pipeline.oci import Digest, Repository, Tagged
 from pipeline.verbs import VERBS, releases
 
 FAMILY = Path(__file__).parents[2]
@@ -215,6 +217,38 @@ def test_a_summary_says_nothing_of_what_was_there_already_and_nobody_releases(
     (tmp_path / "build.json").write_text(json.dumps(built))
     assert main(["summary", "--root", str(FAMILY), str(tmp_path)], {"PIPELINE_CACHE": str(tmp_path)}) == 0
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("#")] == ["### build-env: built"]
+
+
+class Released:
+    """A registry that holds one release."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+
+    def tags(self, repository: Repository) -> tuple[str, ...]:
+        return (self.tag,)
+
+    def resolve(self, tagged: Tagged) -> Digest:
+        return Digest.of(b"x")
+
+
+@pytest.mark.parametrize(("host", "policy"), [("localhost:1", "local.yaml"), ("registry.example.com", "release.yaml")])
+def test_a_release_is_compared_by_the_policy_of_where_releases_are_and_not_of_where_the_change_is_built(
+    host: str, policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "build.json").write_text(json.dumps([{"image": "pytorch", "state": "built", "reason": "x"}]))
+    environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_RELEASES": f"{host}/ml"}
+    read: list[Path] = []
+
+    def load(path: Path, **_: object) -> None:
+        read.append(path)
+        raise InputError("no policy is needed here")
+
+    monkeypatch.setattr(surroundings, "registry", lambda *_, **__: Released("v2.6.3"))
+    monkeypatch.setattr(policies, "load", load)
+    assert main(["summary", "--root", str(FAMILY), str(tmp_path)], environment) == 0
+    assert [path.name for path in read] == [policy]
+    assert "the release of `pytorch` cannot be read" in capsys.readouterr().err
 
 
 def test_whom_no_variable_names_is_known_by_the_systems_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
