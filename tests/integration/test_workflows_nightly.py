@@ -114,13 +114,22 @@ def test_what_is_known_later_becomes_a_signed_statement_and_one_issue_however_ma
     assert {reason["rule"] for reason in verdict.data[0]["reasons"]} == {"vulnerabilities"}
 
 
+def test_a_pull_request_is_compared_with_the_release_that_it_follows(release: str, repository: Repository) -> None:
+    repository.change("app")
+    repository.commit("Change the app")
+    ran = repository.run("pull_request", "25")
+    assert ran.results == {"change": "success"}
+    assert "- size against `v1.0.1-app`: " in ran.summary
+    assert "- packages: the same" in ran.summary
+
+
 def test_a_released_image_is_built_again_from_its_commit_and_gives_its_digest(release: str, repository: Repository) -> None:
     repository.change("app")
     repository.commit("Change the app")
     elsewhere = f"{str(repository.family.repository).removesuffix('/family')}/again"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(repository.family.environment, names.ENV_CANDIDATES, elsewhere)  # type: ignore[arg-type]
-        ran = repository.run("schedule", "25", "rebuild")
+        ran = repository.run("schedule", "26", "rebuild")
     assert ran.results == {"pick": "success", "rebuild": "success"}
     place = Place.parse(f"{elsewhere}/family")
     (tag,) = (tag for tag in Registry().tags(place) if tag.startswith("v1.0-app-"))
@@ -135,11 +144,11 @@ def test_locks_that_moved_become_a_pull_request_of_locks_alone(repository: Repos
     repository.commit("Ask for six")
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
     repository.git("remote", "set-url", "origin", str(tmp_path / "origin.git"))
-    ran = repository.run("schedule", "26", "update")
+    ran = repository.run("schedule", "27", "update")
     assert ran.results == {"solve": "success", "propose": "success"}
     (proposed,) = (one for one in told(repository) if one["kind"] == "pull request")
-    assert (proposed["title"], proposed["branch"]) == ("Update the locks of app", "update-26")
-    pushed = ("-C", str(tmp_path / "origin.git"), "show", "--stat", "--format=%an", "update-26")
+    assert (proposed["title"], proposed["branch"]) == ("Update the locks of app", "update-27")
+    pushed = ("-C", str(tmp_path / "origin.git"), "show", "--stat", "--format=%an", "update-27")
     shown = repository.git(*pushed)
     assert "1-six.lock" in shown
     assert "1 file changed" in shown
