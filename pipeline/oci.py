@@ -28,6 +28,7 @@ NAME_LIMIT = 255
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_OTHERWISE = re.compile(r"(?!sha256:)[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[A-Za-z0-9=_-]{32,}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?")
@@ -206,13 +207,16 @@ class Manifest:
 
 
 def parse_index(body: bytes) -> tuple[Descriptor, ...]:
-    """The entries of an image index; raises `ToolFailed` on anything else, also when a single entry cannot be read."""
+    """The entries of an image index; raises `ToolFailed` on anything else, also when a single entry cannot be read.
+
+    What is named by another algorithm than sha256 is left out: nothing that we read or write is, and anybody may list such.
+    """
     try:
         data = json.loads(body)
         media_type = data.get("mediaType", OCI_INDEX)
         if media_type not in (OCI_INDEX, DOCKER_INDEX) or data.get("schemaVersion") != 2 or "layers" in data:
             raise ToolFailed(f"the registry answered a `{media_type}` where an index was meant")
-        return tuple(_descriptor(each) for each in data["manifests"] or ())
+        return tuple(_descriptor(each) for each in data["manifests"] or () if not _OTHERWISE.fullmatch(each["digest"]))
     except _UNREADABLE as error:
         raise ToolFailed(f"an index cannot be read: {error!r}") from error
 

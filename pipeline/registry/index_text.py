@@ -13,7 +13,8 @@ def with_entry(content: bytes | None, entry: Descriptor) -> bytes:
     added = json.dumps(_as_data(entry))
     if content is None:
         return f'{{"schemaVersion":2,"mediaType":"{OCI_INDEX}","manifests":[{added}]}}'.encode()
-    comma = "," if parse_index(content) else ""
+    parse_index(content)
+    comma = "," if json.loads(content)["manifests"] else ""
     try:
         text = content.decode()
         end = _end_of_entries(text)

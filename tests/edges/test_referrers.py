@@ -234,6 +234,17 @@ def test_a_list_that_cannot_be_read_is_not_an_empty_one(server: FakeRegistry, cl
         client.referrers(image)
 
 
+def test_what_is_named_by_another_algorithm_takes_no_list_away(either: FakeRegistry, client: Registry) -> None:
+    """Registries take such from anybody who may push; nothing of ours is named so."""
+    image = either.put_image(either.repository())
+    odd = {**entry(1), "digest": f"sha512:{128 * 'a'}"}
+    if either.lists_referrers:
+        either.canned["GET", list_of(image)] = [page(odd, entry(2))]
+    else:
+        either.put_manifest(image.repository, index_of(odd, entry(2)), stand_in(image))
+    assert [each.annotations["number"] for each in client.referrers(image)] == ["2"]
+
+
 @pytest.mark.parametrize("code", ["NOT_FOUND", "MANIFEST_UNKNOWN"])
 def test_a_list_that_gets_lost_reads_neither_as_no_list_nor_as_no_image(
     server: FakeRegistry, client: Registry, code: str
@@ -346,6 +357,7 @@ def test_others_entries_stay_byte_for_byte(server: FakeRegistry, client: Registr
         (b'{"schemaVersion":2,"manifests":[]}', 1),
         (b'{"manifests": [ ], "schemaVersion":2}', 1),
         (b'{"manifests":[],"schemaVersion":2,"manifests":[]}', 1),
+        (json.dumps({"schemaVersion": 2, "manifests": [{"digest": f"sha512:{128 * 'a'}"}]}).encode(), 2),
     ],
 )
 def test_an_entry_is_added_to_any_index(before: bytes | None, entries: int) -> None:
