@@ -1,6 +1,7 @@
 """An image and the statements that counted, to where it is released, with every digest as it was."""
 
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from pipeline.errors import NotThere, PromotionRefused, Temporary
 from pipeline.oci import Descriptor, Digest, Manifest, Pinned
@@ -29,9 +30,11 @@ def bring(
     Whether that stays listed is for the caller to see (`keep_listed`), before a tag names the image. Raises `Temporary` when
     the registry takes the evidence and does not list it.
     """
-    body, kind = registry.raw_manifest(source)
+    with ThreadPoolExecutor(1) as pool:
+        look = pool.submit(_listed, target, registry)
+        body, kind = registry.raw_manifest(source)
+        there = look.result()
     manifest = Manifest.parse(body)
-    there = _listed(target, registry)
     missing = {digest: body for digest, body in evidence.items() if there is None or digest not in there}
     if there is not None and not missing:
         return manifest, ()

@@ -23,8 +23,8 @@ from pipeline.registry.index_text import with_entry
 from pipeline.registry.wire import Wire
 
 EMPTY = b"{}"
-AT_ONCE = 4
-"""Manifests that are written at a time: Harbor's quota is a row that they all wait for."""
+AT_ONCE = 8
+"""Manifests that are written at a time."""
 TRIES = 10
 """How often an entry is added anew, or looked for in the registry's own list."""
 PAUSE = 0.2
