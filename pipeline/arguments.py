@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     new.add_argument("name", type=_word, metavar="NAME")
     new.add_argument("--parent", required=True, metavar="P", help="the image that it stands on")
     new.add_argument("--variant", metavar="V", help="how its tags end; by default its name without hyphens")
-    lint = _verb(verbs, "lint", "find faults in Dockerfiles and locks", images=True)
+    lint = _verb(verbs, "lint", "find faults in Dockerfiles, locks and exceptions", images=True)
     plan = _verb(verbs, "plan", "say for each image whether it is built or reused, and why", images=True)
     plan.add_argument("--bake", action="store_true", help="print the definition for `docker buildx bake`")
     plan.add_argument(

@@ -66,7 +66,7 @@ def place(text: str, catalog: Catalog, told: str) -> Repository:
         return Repository.parse(f"{text}/{catalog.repository}")
     except InputError as error:
         raise InputError(
-            f"{told} names no registry and project: `{text}` is not a repository's beginning",
+            f"{told} names no registry and project: {error.message}",
             hint="write `host[:port]/project`, lower case, as in `harbor.example.com/ml`",
         ) from error
 

@@ -32,6 +32,7 @@ _OTHERWISE = re.compile(r"(?!sha256:)[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[A-Za-z0-9=_-
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
 _HOST = re.compile(r"(?:\[[0-9A-Fa-f:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?")
+_PORT = re.compile(r":([0-9]+)$")
 
 
 @dataclass(frozen=True, order=True)
@@ -68,6 +69,8 @@ class Repository:
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host) or not _PATH.fullmatch(self.path) or len(str(self)) > NAME_LIMIT:
             raise InputError(f"`{self.host}/{self.path}` is not a repository", hint="write `host[:port]/path`, lower case")
+        if (port := _PORT.search(self.host)) and not 0 < int(port[1]) < 2**16:
+            raise InputError(f"`{self.host}/{self.path}` has a port that there is not", hint="a port is a number from 1 to 65535")
 
     def __str__(self) -> str:
         return f"{self.host}/{self.path}"

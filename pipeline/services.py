@@ -103,12 +103,12 @@ def port_taken(host: str) -> ToolUnfit:
 
 def start_registry(binary: Path, *, at: str, host: Host, cache: Path, story: Story) -> None:
     """Start a distribution registry on loopback, with its data in the cache folder."""
-    port, config = _port(at), registry_config(at, cache)
+    config = registry_config(at, cache)
     settings = {
         "version": 0.1,
         "log": {"accesslog": {"disabled": True}},
         "storage": {"filesystem": {"rootdirectory": str(registry_data(at, cache))}, "delete": {"enabled": True}},
-        "http": {"addr": f"127.0.0.1:{port}"},
+        "http": {"addr": _listening(at)},
     }
     service = Service(
         name=registry_name(at),
@@ -197,6 +197,12 @@ def _ok(reply: Reply | None) -> bool:
 def _addresses(host: str) -> tuple[tuple[str, int], ...]:
     name = host.rpartition(":")[0].strip("[]")
     return tuple((each, _port(host)) for each in (("127.0.0.1", "::1") if name == "localhost" else (name,)))
+
+
+def _listening(host: str) -> str:
+    """Where a registry listens that is to answer as `host`, in Go's words."""
+    address, port = _addresses(host)[0]
+    return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
 def _port(host: str) -> int:

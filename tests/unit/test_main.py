@@ -185,7 +185,10 @@ def test_a_place_of_parents_that_is_none_is_exit_2_before_anything_is_started(
 ) -> None:
     environment = {"PIPELINE_CACHE": str(tmp_path), "PIPELINE_PARENTS": parents}
     assert main(["build", "--root", str(FAMILY)], environment) == 2
-    assert f"`PIPELINE_PARENTS` names no registry and project: `{parents}`" in capsys.readouterr().err
+    assert (
+        f"`PIPELINE_PARENTS` names no registry and project: `{parents}/pytorch-cuda` is not a repository"
+        in capsys.readouterr().err
+    )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -108,6 +108,13 @@ def test_a_host_that_only_looks_like_this_machine_is_not(host: str) -> None:
     assert not Repository(host, "a").loopback
 
 
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_is_one_that_there_is(port: str) -> None:
+    with pytest.raises(InputError, match="has a port that there is not"):
+        Repository.parse(f"localhost:{port}/x")
+    assert Repository.parse("[::1]:65535/x").loopback
+
+
 @pytest.mark.parametrize("text", ["", HEX, f"sha256:{HEX[:-1]}", f"{DIGEST}\n", f"SHA256:{HEX}", f"sha256:{HEX.upper()}"])
 def test_a_digest_is_exact(text: str) -> None:
     with pytest.raises(InputError, match="is not a sha256 digest"):

@@ -370,3 +370,10 @@ def test_a_port_that_answers_while_its_holder_dies_is_looked_at_again(monkeypatc
     monkeypatch.setattr(daemons, "ask", lambda *_, **__: next(replies))
     monkeypatch.setattr(daemons, "holder", lambda _: None)
     assert services.registry_port("127.0.0.1:5601") is Port.FREE
+
+
+@pytest.mark.parametrize(
+    ("host", "address"), [("localhost:5601", "127.0.0.1:5601"), ("127.0.0.2:1", "127.0.0.2:1"), ("[::1]:5601", "[::1]:5601")]
+)
+def test_our_registry_listens_where_it_is_asked(host: str, address: str) -> None:
+    assert services._listening(host) == address
