@@ -26,6 +26,7 @@ from pipeline.redaction import redact
 
 TAIL_LINES = 40
 """Lines of a failed tool's stderr that its error repeats."""
+BUSY = "try again when the machine has less to do: `uptime` shows its load"
 SHORT_OF = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC)
 """What the machine lacks, rather than the program."""
 
@@ -238,7 +239,7 @@ def _raise_if_failed(done: Completed, ended: Ended, timeout: float, check: bool)
     if ended.fault is not None:
         raise ended.fault
     if ended.timed_out:
-        raise Temporary(f"`{shown}` did not end within {timeout:g} s{end}")
+        raise Temporary(f"`{shown}` did not end within {timeout:g} s{end}", hint=BUSY)
     if check and done.code != 0:
         raise ToolFailed(f"`{shown}` {_ending(done.code)}{end}")
 

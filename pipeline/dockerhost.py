@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import daemons
-from pipeline.command import Run
+from pipeline.command import BUSY, Run
 from pipeline.daemons import Reply
 from pipeline.errors import ToolFailed, ToolUnfit
 
@@ -59,7 +59,10 @@ class NoEngine:
             )
         named = "start it, or unset DOCKER_HOST and `docker context use default`"
         ours = "start it (`sudo systemctl start docker`), or run `nox -s setup` as root on Debian or Ubuntu"
-        return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=named if self.named else ours)
+        hint = named if self.named else ours
+        if self.why is Silence.DEAF:
+            hint = f"{BUSY}; when it stays silent, {hint.replace('start', 'restart')}"
+        return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=hint)
 
 
 def find_engine(environment: Mapping[str, str], run: Run) -> EngineFound | NoEngine:

@@ -28,7 +28,6 @@ READS_ZSTD = 23
 
 REMOVAL = 120.0
 """Seconds that it may take the engine to remove a container."""
-BUSY = "let the machine end what else it does (`docker ps`, `uptime`), then try again"
 REBOOT = "a process that ignores SIGKILL hangs in the kernel, mostly in a device's driver: reboot the machine"
 
 _MACHINE = {

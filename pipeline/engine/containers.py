@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any
 
 from pipeline import names
-from pipeline.engine.connection import BUSY, Engine, calling, stuck, within
+from pipeline.command import BUSY
+from pipeline.engine.connection import Engine, calling, stuck, within
 from pipeline.engine.spec import LOG_LIMIT, Spec, host_config
 from pipeline.errors import PipelineError, Temporary, ToolFailed, ToolUnfit
 from pipeline.story import Story

@@ -15,7 +15,7 @@ from pipeline.errors import RegistryRefused
 from pipeline.oci import DOCKER_HUB, Repository
 from pipeline.registry.trust import Trust
 
-CONNECT_SECONDS, READ_SECONDS = 5, 60
+CONNECT_SECONDS, READ_SECONDS = 10, 120
 KEPT = 16
 """Connections to one host that are kept for the next request."""
 PATIENCE = 60

@@ -145,8 +145,9 @@ def test_a_timeout_is_temporary_and_leaves_nothing(run: Runner, tmp_path: Path, 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=time.sleep)
     monkeypatch.setattr(conversation, "time", clock)
     script = f"sleep 3600 & echo $! > {tmp_path}/pid; echo working >&2; wait"
-    with pytest.raises(Temporary, match=r"did not end within 3000 s\n  working"):
+    with pytest.raises(Temporary, match=r"did not end within 3000 s\n  working") as late:
         run("sh", "-c", script, timeout=3000, check=False, on_line=lambda _: passed.append(passed.pop() + 3000))
+    assert "try again" in late.value.hint
     assert gone(pid_in(tmp_path / "pid"))
 
 

@@ -97,6 +97,7 @@ def test_an_engine_that_the_user_names_is_never_replaced_by_one_of_ours(why: Sil
     text = refusals(seen(Need.ENGINE, engine=NoEngine("unix:///mine", why, named=True)))[0]
     assert "`unix:///mine`" in text
     assert "DOCKER_HOST" in text
+    assert ("when it stays silent, restart it" in text) is (why is Silence.DEAF)
 
 
 def test_root_elsewhere_than_on_debian_uses_the_engine_for_a_builder_when_runc_is_missing() -> None:
