@@ -48,6 +48,10 @@ def notebooks(start, *command, **wanted):
 
 def is_up(made, session, url):
     assert made.running, f"it ended: {made.log()}"
+    return answers(session, url)
+
+
+def answers(session, url):
     try:
         return session.get(url, timeout=PATIENCE).status_code == 200
     except (requests.ConnectionError, requests.Timeout):

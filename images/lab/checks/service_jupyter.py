@@ -78,12 +78,15 @@ def test_a_token_that_was_given_is_shown_nowhere(start, browser):
     assert TOKEN not in result_of("import os; print(dict(os.environ))", url, kernel)
 
 
-def test_a_home_that_wants_no_token_is_refused(start):
+def test_a_home_that_wants_no_token_is_refused(start, browser):
     settings = (
         "mkdir -p ~/.jupyter && echo 'c.IdentityProvider.token = \"\"' >~/.jupyter/jupyter_server_config.py && exec lab jupyter"
     )
-    made = start("sh", "-c", settings)
-    assert made.wait(reach.DEADLINE).code == 1
+    made = start("sh", "-c", settings, ports=[8888])
+    host, port = made.address(8888)
+    url = f"http://{host}:{port}/api"
+    reach.until(lambda: not made.running or reach.answers(browser, url), "Jupyter does not answer")
+    assert made.wait(60).code == 1
     assert "Jupyter answers without a token" in made.log()
 
 
