@@ -83,6 +83,12 @@ def faults(session: nox.Session, python: str) -> None:
 
 
 @own
+def workflows(session: nox.Session, python: str) -> None:
+    """Run the workflows whole on a change of `nlp`, by act; minutes, and with `-- --with-lab` half an hour."""
+    run(session, python, "-m", "pytest", "tests/workflows", *session.posargs)
+
+
+@own
 def bench(session: nox.Session, python: str) -> None:
     """Measure speed, bytes and memory against peers in one run: `-- build`."""
     run(session, python, "-m", "tests.bench", *session.posargs)
