@@ -15,5 +15,6 @@ def address(service):
             urllib.request.urlopen(url, timeout=60).close()
             return url
         except OSError:
+            assert service.running, service.log()
             assert time.monotonic() < late, service.log()
             time.sleep(0.05)
