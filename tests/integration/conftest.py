@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pipeline.oci import Repository
 from pipeline.readiness import Need
 from pipeline.settings import Settings
 from pipeline.story import Silent
+from tests.fakes import FakeRegistry, fake_registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +55,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Stack:
     )
     assert ready.builder is not None
     return Stack(builder=ready.builder, candidates=f"{host}/integration/{secrets.token_hex(4)}", environment=environment)
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[FakeRegistry]:
+    """A registry that holds what a test puts there."""
+    with fake_registry() as registry:
+        yield registry

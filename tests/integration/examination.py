@@ -22,7 +22,6 @@ from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.statements import Outcome
 from pipeline.story import Silent
-from tests.fakes import FakeRegistry, fake_registry
 from tests.integration.conftest import Stack
 from tests.integration.families import PROJECT
 from tests.integration.images import forget
@@ -47,12 +46,6 @@ def engine(stack: Stack) -> Iterator[Engine]:
     engine = connect(stack.environment, run=RUN)
     yield engine
     engine.close()
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[FakeRegistry]:
-    with fake_registry() as registry:
-        yield registry
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from pipeline.errors import Interrupted, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Pinned
 from pipeline.registry import Registry
 from pipeline.story import Silent
-from tests.fakes import FakeRegistry, fake_registry
+from tests.fakes import FakeRegistry
 from tests.integration.families import until
 from tests.integration.forward import forwarded
 from tests.integration.images import layer, push, python_image
@@ -47,12 +47,6 @@ def engine() -> Iterator[Engine]:
     engine = connect(os.environ, run=RUN)
     yield engine
     engine.close()
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[FakeRegistry]:
-    with fake_registry() as registry:
-        yield registry
 
 
 @pytest.fixture(scope="module")

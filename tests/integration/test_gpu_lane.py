@@ -22,7 +22,7 @@ from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.statements import Outcome
 from pipeline.story import Silent
-from tests.fakes import FakeRegistry, fake_registry
+from tests.fakes import FakeRegistry
 from tests.integration.images import forget, python_image
 
 RUN = f"integration-gpu-lane-{os.getpid()}"
@@ -49,12 +49,6 @@ def engine() -> Iterator[Engine]:
     engine = connect(os.environ, run=RUN)
     yield engine
     engine.close()
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[FakeRegistry]:
-    with fake_registry() as registry:
-        yield registry
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,11 @@ from pipeline.oci import Pinned
 from pipeline.statements import Outcome
 from tests.fakes import FakeRegistry
 from tests.integration.conftest import Stack
-from tests.integration.examination import Case, bench, catalog, engine, examined, loaded, registry, unsaid
+from tests.integration.examination import Case, bench, catalog, engine, examined, loaded, unsaid
 from tests.integration.families import PROJECT, until
 from tests.integration.mutants import Mutant, breed
 
-__all__ = ["bench", "catalog", "engine", "registry"]
+__all__ = ["bench", "catalog", "engine"]
 
 LAB = (PROJECT / "images/lab/bin/lab").read_text(encoding="utf-8")
 SSHD = (PROJECT / "images/lab/etc/sshd_config").read_text(encoding="utf-8")

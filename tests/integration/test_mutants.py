@@ -12,10 +12,10 @@ from pipeline.oci import Pinned
 from pipeline.statements import Outcome
 from tests.fakes import FakeRegistry
 from tests.integration.conftest import Stack
-from tests.integration.examination import Case, bench, catalog, engine, examined, failed, loaded, registry, unsaid
+from tests.integration.examination import Case, bench, catalog, engine, examined, failed, loaded, unsaid
 from tests.integration.mutants import SITE, Mutant, breed, compiled, distribution, library, version
 
-__all__ = ["bench", "catalog", "engine", "registry"]
+__all__ = ["bench", "catalog", "engine"]
 
 IMAGES = ("pytorch", "nlp")
 
