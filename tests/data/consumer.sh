@@ -1,6 +1,7 @@
 #!/bin/sh
 # What is signed about an image, by cosign, curl and a public key alone:
 #   consumer.sh REGISTRY/REPOSITORY@sha256:… KEY.pub [TYPE]
+# Logs in where `~/.netrc` says how.
 # Prints `digest-of-the-manifest predicate-type result` for each statement that the key signed about this digest.
 # Exits 0 only when one of them has the predicate type TYPE: a signature of the digest itself, unless another is named.
 set -eu
@@ -12,7 +13,7 @@ url=$scheme://$host/v2/${path%@*}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-get() { curl --silent --show-error --fail --location --max-filesize 20000000 "$@"; }
+get() { curl --silent --show-error --fail --location --netrc-optional --max-filesize 20000000 "$@"; }
 sha() { test "sha256:$(sha256sum "$1" | cut -d ' ' -f 1)" = "$2"; }
 index=application/vnd.oci.image.index.v1+json manifest=application/vnd.oci.image.manifest.v1+json
 get "$url/referrers/$digest" -o list 2>/dev/null || # a registry without a list has a tag in its place
