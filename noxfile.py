@@ -84,7 +84,7 @@ def faults(session: nox.Session, python: str) -> None:
 
 @own
 def workflows(session: nox.Session, python: str) -> None:
-    """Run the workflows whole on a change of `nlp`, by act; minutes, and with `-- --with-lab` half an hour."""
+    """Run the workflows whole on a change of `nlp`, by act; five minutes, and with `-- --with-lab` eleven."""
     run(session, python, "-m", "pytest", "tests/workflows", *session.posargs)
 
 

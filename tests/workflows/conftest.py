@@ -8,4 +8,4 @@ __all__ = ["stack"]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--with-lab", action="store_true", help="the whole family: the checks of `lab` take twelve minutes more")
+    parser.addoption("--with-lab", action="store_true", help="the whole family: the checks of `lab` take six minutes more")
