@@ -5,15 +5,16 @@ Only what an accepted key says to have built from the same inputs is brought, an
 
 from datetime import datetime
 
+from pipeline import carry
 from pipeline.errors import RegistryRefused, TagConflict, Temporary, ToolFailed
 from pipeline.evidence import Signed
 from pipeline.gather import Keys, gather
-from pipeline.oci import Descriptor, Digest, Manifest, Pinned, Repository
+from pipeline.oci import Digest, Pinned, Repository
 from pipeline.plan import Step
 from pipeline.registry import Registry
 from pipeline.statements import Built
 from pipeline.story import Story
-from pipeline.survey import candidate, in_parallel
+from pipeline.survey import candidate
 
 
 def bring(
@@ -50,16 +51,8 @@ def _built(step: Step, pinned: Pinned, keys: Keys, registry: Registry, now: date
 
 def _copy(step: Step, pinned: Pinned, statement: Digest, target: Repository, registry: Registry, story: Story) -> None:
     """The tag comes last: what breaks off before is not there."""
-    body, kind = registry.raw_manifest(pinned)
+    to = target.at(pinned.digest)
     proof, _ = registry.raw_manifest(pinned.repository.at(statement))
-    manifest = Manifest.parse(body)
-    blobs = {one.digest: one for parsed in (manifest, Manifest.parse(proof)) for one in (parsed.config, *parsed.layers)}
-    with story.task(f"bringing {step.image} from {pinned.repository}", sum(one.size for one in blobs.values())) as task:
-
-        def copy(one: Descriptor) -> None:
-            registry.copy_blob(pinned.repository, target, one, advance=task.advance)
-
-        in_parallel(copy, blobs.values())
-    registry.put_manifest(target, body, kind)
-    registry.adopt(target.at(pinned.digest), [proof])
+    manifest, entries = carry.bring(step.image, pinned, to, {statement: proof}, registry, story)
+    registry.keep_listed(to, entries)
     registry.create_tag(target, step.tag, manifest)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline import attest
+from pipeline.carry import bring
 from pipeline.errors import TagConflict
 from pipeline.evidence import Signed
 from pipeline.oci import Descriptor, Digest, Manifest
 from pipeline.policy import Allowed
-from pipeline.promote.carry import bring
 from pipeline.promote.desk import Desk, create_tag
 from pipeline.promote.floating import move
 from pipeline.promote.prepare import Case, Prepared, carried

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pipeline import names, promotion
+from pipeline.carry import statements
 from pipeline.changes import Contents
 from pipeline.errors import PromotionRefused, TagConflict
 from pipeline.evidence import Evidence, Ignored, Signed, collect
 from pipeline.gather import found, shown
 from pipeline.oci import Digest, Pinned
 from pipeline.policy import Allowed, Refused
-from pipeline.promote.carry import statements
 from pipeline.promote.desk import Desk
 from pipeline.promote.reading import attached, known, standings
 from pipeline.promotion import Blocked, Plan, Standing, Wanted

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from pipeline import carry
 from pipeline.oci import Digest, Pinned
-from pipeline.promote import carry
 from pipeline.registry import Registry
 from pipeline.story import Silent
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import carry
 from pipeline.errors import PromotionRefused
 from pipeline.oci import Pinned
-from pipeline.promote import carry
 from pipeline.registry import Registry, attaching
 from pipeline.story import Silent
 from tests.fakes import FakeRegistry, fake_registry
@@ -70,7 +70,8 @@ def test_what_is_there_is_left(server: FakeRegistry, client: Registry) -> None:
 
 def test_a_statement_that_is_listed_and_deleted_is_told(server: FakeRegistry, client: Registry) -> None:
     image = server.put_image(server.repository())
-    attached = client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
-    del server.manifests[image.repository.path, str(attached.digest)]
-    with pytest.raises(PromotionRefused, match="deleted since"):
-        carry.statements("core", image, [attached.digest], client)
+    kept, lost = (client.attach(image, BUNDLE, text, BUNDLE, NOTES).digest for text in (b"evidence", b"more"))
+    del server.manifests[image.repository.path, str(lost)]
+    with pytest.raises(PromotionRefused, match="deleted since") as told:
+        carry.statements("core", image, [kept, lost], client)
+    assert (str(lost) in told.value.message, str(kept) in told.value.message) == (True, False)

@@ -23,7 +23,7 @@ CORE = (
 EDGES = (
     "redaction conversation command buildinfo buildlog credentials registry harbor download debian rootfs additions toolchain"
     " install daemons dockerhost engine nvidia services ownregistry builders surroundings bake context records survey readiness"
-    " cosign gather vouching parents keys policies attest quarantine turns harbor_doctor"
+    " cosign gather vouching carry parents keys policies attest quarantine turns harbor_doctor"
 )
 STAGES = "setup prune doctor build check scan sign promote lint update run new init explain"
 FRONT = "report console arguments call verbs __main__ sessions"

@@ -1,4 +1,4 @@
-"""An image and the statements that counted, to where it is released, with every digest as it was."""
+"""An image and statements about it, from one repository to another, with every digest as it was."""
 
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +15,10 @@ def statements(image: str, source: Pinned, wanted: Collection[Digest], registry:
 
     Each is asked for: a list that a tag stands in for still names what was deleted.
     """
-    try:
-        bodies = in_parallel(lambda digest: registry.raw_manifest(source.repository.at(digest))[0], wanted)
-    except NotThere as error:
-        raise _deleted(image, wanted) from error
-    return dict(zip(wanted, bodies, strict=True))
+    bodies = dict(zip(wanted, in_parallel(lambda digest: _body(source.repository.at(digest), registry), wanted), strict=True))
+    if lost := [digest for digest, body in bodies.items() if body is None]:
+        raise _deleted(image, lost)
+    return {digest: body for digest, body in bodies.items() if body is not None}
 
 
 def bring(
@@ -59,6 +58,14 @@ def _blobs(image: str, source: Pinned, target: Pinned, manifests: Sequence[Manif
     here, there = source.repository, target.repository
     with story.task(f"bringing {image} to {there}", total) as task:
         in_parallel(lambda one: registry.copy_blob(here, there, one, advance=task.advance), blobs.values())
+
+
+def _body(pinned: Pinned, registry: Registry) -> bytes | None:
+    """A manifest, byte for byte; None where it is not there any more."""
+    try:
+        return registry.raw_manifest(pinned)[0]
+    except NotThere:
+        return None
 
 
 def _listed(target: Pinned, registry: Registry) -> set[Digest] | None:
