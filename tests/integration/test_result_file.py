@@ -13,9 +13,9 @@ from pipeline.engine.spec import LOG_LIMIT
 from pipeline.oci import Pinned
 from pipeline.statements import Outcome
 from tests.integration.families import runs, until
-from tests.integration.test_check import bench, engine, found, over_at, python, registry, run
+from tests.integration.test_check import bench, engine, found, over_at, python, run
 
-__all__ = ["bench", "engine", "over_at", "python", "registry"]
+__all__ = ["bench", "engine", "over_at", "python"]
 MARK = "of-result-files"
 """What the programs that these checks start call themselves."""
 NAMED = f"""
