@@ -328,6 +328,7 @@ class FakeBuildx:
         on_line: Callable[[str], None] | None = None,
         log: Path | None = None,
         check: bool = True,
+        bare: bool = False,
     ) -> Completed:
         words = tuple(str(word) for word in argv)
         code = self._bake(words, stdin, on_line) if "bake" in words else 128

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from pipeline import context, debian, names
+from pipeline import context, debian, names, records
 from pipeline.build import BuildResult, Workshop, build, definition, one
 from pipeline.build import run as stage_run
 from pipeline.builders import Builder
@@ -181,7 +181,7 @@ def test_a_record_that_cannot_be_written_leaves_no_candidate_without_one(family:
     def refuse(*_: object) -> Path:
         raise PermissionError(13, "Permission denied", "/statements")
 
-    monkeypatch.setattr(one.records, "write", refuse)
+    monkeypatch.setattr(records, "write", refuse)
     result = family.build("os")["os"]
     assert (result.exit_code, result.reason) == (2, "`/statements` cannot be used: Permission denied")
     assert family.tags == set()

@@ -189,8 +189,13 @@ if os.fork() == 0:
 time.sleep(3600)
 """
     told: list[float] = []
+
+    def stop(_: str) -> None:
+        told.append(time.monotonic())
+        run.stop(signal.SIGINT)
+
     with pytest.raises(Interrupted):
-        run(PYTHON, "-c", stubborn, timeout=3600, on_line=lambda _: (told.append(time.monotonic()), run.stop(signal.SIGINT))[0])
+        run(PYTHON, "-c", stubborn, timeout=3600, on_line=stop)
     assert time.monotonic() - told[0] >= 2 * 0.25
     assert gone(pid_in(tmp_path / "pid"))
 
@@ -326,7 +331,8 @@ def test_no_file_stays_open(run: Runner, tmp_path: Path) -> None:
 
 
 def test_secrets_are_nowhere(run: Runner, tmp_path: Path) -> None:
-    secret, lines = 'it\'s a "secret" & <more>', []
+    secret = 'it\'s a "secret" & <more>'
+    lines: list[str] = []
     script = 'printf "%s\\n" "$0" >&2; exit 1'
     with pytest.raises(ToolFailed) as caught:
         run("sh", "-c", script, secret, timeout=PATIENCE, secrets=["", secret], on_line=lines.append, log=tmp_path / "log")

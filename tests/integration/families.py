@@ -57,6 +57,8 @@ class Family:
         """`host` is that of another registry; a `cache` elsewhere keeps the paths of sockets short."""
         self.root, self.cache, self.temporary, self.mark = root, cache or root / "cache", root / "tmp", secrets.token_hex(8)
         self.repository = Repository.parse(f"{host or stack.host}/integration/{self.mark}/family")
+        self.prefix: tuple[str, ...] = ()
+        """The words of a program that starts the verbs."""
         self.environment = {**_plain_environment(), **self._own(stack)}
         for folder in (self.temporary, self.cache):
             folder.mkdir(parents=True, exist_ok=True)
@@ -97,10 +99,10 @@ class Family:
         self.write("slow/wait", sleeping_program(seconds), mode=0o755)
         return name
 
-    def start(self, *words: str, prefix: tuple[str, ...] = (), **environment: str) -> "subprocess.Popen[str]":
-        """A verb that goes on; `prefix` are the words of a program that starts it."""
+    def start(self, *words: str, **environment: str) -> "subprocess.Popen[str]":
+        """A verb that goes on."""
         return subprocess.Popen(
-            [*prefix, sys.executable, "-m", "pipeline", *words],
+            [*self.prefix, sys.executable, "-m", "pipeline", *words],
             cwd=self.root,
             env=self.environment | environment,
             stdin=subprocess.DEVNULL,
@@ -109,9 +111,9 @@ class Family:
             text=True,
         )
 
-    def call(self, *words: str, prefix: tuple[str, ...] = (), **environment: str) -> Ended:
+    def call(self, *words: str, **environment: str) -> Ended:
         """A verb, to its end."""
-        return ended(self.start(*words, prefix=prefix, **environment))
+        return ended(self.start(*words, **environment))
 
     def tags(self) -> list[str]:
         """The candidates' tags."""

@@ -23,7 +23,7 @@ def log_of(text: str, image: str, folder: Path, *, binds: Sequence[str] = ()) ->
 
 
 def _volume(volume: Mapping[str, Any], maps: Mapping[str, Mapping[str, str]], folder: Path) -> Path:
-    place = folder / volume["name"]
+    place = folder / str(volume["name"])
     place.mkdir()
     place.chmod(0o777)
     for source in volume.get("projected", {}).get("sources", ()):

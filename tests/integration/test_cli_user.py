@@ -31,6 +31,7 @@ def family(tmp_path: Path, stack: Stack) -> Iterator[Family]:
     """A family that belongs to nobody, and so does its cache."""
     cache = Path(tempfile.mkdtemp(prefix="user-"))
     made = tiny(tmp_path, stack, cache=cache)
+    made.prefix = AS_NOBODY
     give(made.root, cache)
     yield made
     shutil.rmtree(cache)
@@ -48,9 +49,7 @@ def nothing_started(family: Family) -> bool:
 
 def test_a_build_without_builder_and_engine_says_what_wants_root(family: Family) -> None:
     port = free_port()
-    told = family.call(
-        "build", "--candidates", f"localhost:{port}/team", prefix=AS_NOBODY, HOME=str(family.root), PIPELINE_BUILDER=""
-    )
+    told = family.call("build", "--candidates", f"localhost:{port}/team", HOME=str(family.root), PIPELINE_BUILDER="")
     assert told.code == 4
     assert "there is no builder: our own wants root, or a docker engine to run in" in told.stderr
     assert "PIPELINE_BUILDER" in told.stderr
@@ -59,7 +58,7 @@ def test_a_build_without_builder_and_engine_says_what_wants_root(family: Family)
 
 
 def test_checks_without_the_right_to_use_the_engine_say_who_may(family: Family) -> None:
-    told = family.call("test", prefix=AS_NOBODY, HOME=str(family.root))
+    told = family.call("test", HOME=str(family.root))
     assert told.code == 4
     assert "refused user" in told.stderr
     assert "usermod -aG docker" in told.stderr
@@ -83,7 +82,7 @@ def test_a_build_with_builder_and_registry_given_needs_no_root(family: Family, s
     create = (*AS_NOBODY, *stack.builder.command, "create", "--name", "given", "--driver", "remote", f"unix://{others_builder}")
     subprocess.run(create, env={**family.environment, **config}, check=True)
     for state in ("built", "reused"):
-        built = family.call("build", "--json", "--builder", "given", prefix=AS_NOBODY, **config)
+        built = family.call("build", "--json", "--builder", "given", **config)
         assert (built.code, {result["state"] for result in built.data}) == (0, {state})
     assert {path.stat().st_uid for path in family.root.glob(".pipeline/statements/*/*")} == {NOBODY}
     assert nothing_started(family)

@@ -85,7 +85,7 @@ def family(tmp_path_factory: pytest.TempPathFactory, stack: Stack, engine: Engin
 def image_of(family: Family, engine: Engine) -> str:
     """The engine's id of `app`, which a run of its lane has brought there."""
     tag = next(tag for tag in family.tags() if tag.startswith("v1.0-") and "python" not in tag and "web" not in tag)
-    return str(engine.client.inspect_image(f"{family.repository}:{tag}")["Id"])
+    return str(engine.client.inspect_image(f"{family.repository}:{tag}")["Id"])  # type: ignore[no-untyped-call]
 
 
 def collected(family: Family, log: str, folder: Path) -> Ended:

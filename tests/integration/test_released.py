@@ -29,8 +29,8 @@ def made(tmp_path_factory: pytest.TempPathFactory, stack: Stack) -> Releases:
 
 
 def git(root: Path, *words: str) -> str:
-    argv = ["git", "-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com", *words]
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+    argv: list[str | Path] = ["git", "-C", root, "-c", "user.name=x", "-c", "user.email=x@example.com", *words]
+    return str(subprocess.run(argv, check=True, capture_output=True, text=True).stdout).strip()
 
 
 def listed(told: Ended) -> dict[str, dict[str, str]]:

@@ -128,7 +128,7 @@ def test_a_released_image_is_built_again_from_its_commit_and_gives_its_digest(re
     repository.commit("Change the app")
     elsewhere = f"{str(repository.family.repository).removesuffix('/family')}/again"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(repository.family.environment, names.ENV_CANDIDATES, elsewhere)  # type: ignore[arg-type]
+        patch.setitem(repository.family.environment, names.ENV_CANDIDATES, elsewhere)
         ran = repository.run("schedule", "26", "rebuild")
     assert ran.results == {"pick": "success", "rebuild": "success"}
     place = Place.parse(f"{elsewhere}/family")

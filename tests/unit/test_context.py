@@ -43,6 +43,11 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(root=root, cache=tmp_path / "cache")
 
 
+def linked(path: Path, target: str) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -69,7 +74,7 @@ CHANGES: dict[str, tuple[Callable[[Path], object], set[str]]] = {
     "another name": (lambda main: (main / "a/b.txt").rename(main / "a/c.txt"), {"file:a/b.txt", "file:a/c.txt"}),
     "a new file": (lambda main: write(main / "a/new", ""), {"file:a/new"}),
     "a link in place of a file": (
-        lambda main: ((main / "a/b.txt").unlink(), (main / "a/b.txt").symlink_to("../Dockerfile")),
+        lambda main: linked(main / "a/b.txt", "../Dockerfile"),
         {"file:a/b.txt"},
     ),
     "a name with a newline": (lambda main: write(main / "x\ny", ""), {r"file:x\ny"}),

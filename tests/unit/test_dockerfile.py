@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ def outside(text: str, *contexts: str, **variables: str) -> list[tuple[int, str]
 
 
 @pytest.mark.parametrize("case", RECORDED, ids=lambda case: ascii(case["text"])[:60])
-def test_instructions_are_those_that_buildkit_reads(case: dict) -> None:
+def test_instructions_are_those_that_buildkit_reads(case: dict[str, Any]) -> None:
     if case["refused"]:
         with pytest.raises(DockerfileError):
             parse(case["text"])

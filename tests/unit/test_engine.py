@@ -32,7 +32,7 @@ def registry() -> Iterator[FakeRegistry]:
 
 
 def owner(**changes: object) -> Owner:
-    return Owner(**{**vars(ME), **changes})  # type: ignore[arg-type]
+    return Owner(**{**vars(ME), **changes})
 
 
 def test_a_sent_image_is_an_oci_layout_and_a_docker_archive_over_the_same_blobs(registry: FakeRegistry) -> None:

@@ -1,5 +1,8 @@
 """Floors of the GPU checks: peaks as datasheets have them, models by their real names, nothing judged that nobody knows."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from images.pytorch.checks import floors
@@ -23,17 +26,21 @@ DATASHEETS = [
 """Name, compute capability, multiprocessors, boost clock in MHz, dense float16 TFLOP/s with float32 sums."""
 
 
-def gpu(name, capability=(9, 0), clock=1000, uuid="GPU-1", processes=0):
+def gpu(
+    name: str, capability: tuple[int, int] = (9, 0), clock: int = 1000, uuid: str = "GPU-1", processes: int = 0
+) -> Mapping[str, Any]:
     return {"name": name, "capability": list(capability), "clock": clock, "uuid": uuid, "processes": processes}
 
 
 @pytest.mark.parametrize(("name", "capability", "multiprocessors", "clock", "teraflops"), DATASHEETS, ids=str)
-def test_the_peak_is_that_of_the_datasheet(name, capability, multiprocessors, clock, teraflops):
+def test_the_peak_is_that_of_the_datasheet(
+    name: str, capability: tuple[int, int], multiprocessors: int, clock: int, teraflops: float
+) -> None:
     assert floors.peak(gpu(name, capability, clock), multiprocessors) == pytest.approx(teraflops, rel=0.012)
 
 
 @pytest.mark.parametrize("name", [row[0] for row in DATASHEETS])
-def test_every_model_of_the_datasheets_is_known(name):
+def test_every_model_of_the_datasheets_is_known(name: str) -> None:
     assert floors.model(gpu(name)).memory > 0
 
 
@@ -49,31 +56,31 @@ def test_every_model_of_the_datasheets_is_known(name):
         ("NVIDIA L4", 300),
     ],
 )
-def test_names_that_are_alike_are_told_apart(name, bandwidth):
+def test_names_that_are_alike_are_told_apart(name: str, bandwidth: float) -> None:
     assert floors.model(gpu(name)).memory == bandwidth
     assert floors.copy_floor(gpu(name)) == pytest.approx(0.6 * bandwidth)
 
 
 @pytest.mark.parametrize("name", ["NVIDIA A30", "NVIDIA GH200 480GB", "NVIDIA A1000", "NVIDIA T400"])
-def test_of_other_models_nothing_is_known(name):
+def test_of_other_models_nothing_is_known(name: str) -> None:
     assert floors.model(gpu(name)) is None
     assert floors.copy_floor(gpu(name)) is None
 
 
-def test_a_slice_has_the_peak_of_its_multiprocessors_and_no_bandwidth():
+def test_a_slice_has_the_peak_of_its_multiprocessors_and_no_bandwidth() -> None:
     part = gpu("NVIDIA A100-SXM4-40GB MIG 3g.20gb", (8, 0), 1410, uuid="MIG-1")
     assert floors.peak(part, 42) == pytest.approx(312 * 42 / 108, rel=0.012)
     assert floors.shares(part) == (0.35, 0.65)
     assert floors.copy_floor(part) is None
 
 
-def test_an_unknown_family_or_clock_is_not_judged():
+def test_an_unknown_family_or_clock_is_not_judged() -> None:
     assert floors.peak(gpu("NVIDIA X", (99, 0)), 100) is None
     assert floors.peak(gpu("NVIDIA H200", clock=0), 132) is None
     assert (floors.shares(gpu("NVIDIA X", (99, 0))), floors.ratio(gpu("NVIDIA X", (99, 0)))) == (None, None)
 
 
-def test_every_family_with_a_peak_has_parts_of_it_to_reach_and_fails_below_where_it_warns():
+def test_every_family_with_a_peak_has_parts_of_it_to_reach_and_fails_below_where_it_warns() -> None:
     assert floors.SHARES.keys() == floors.FLOPS.keys()
     assert all(fails < warns for fails, warns in (*floors.SHARES.values(), floors.GEFORCE, floors.UNCAPPED))
     assert floors.shares(gpu("NVIDIA GeForce RTX 4090", (8, 9))) == (0.40, 0.75)
@@ -81,13 +88,13 @@ def test_every_family_with_a_peak_has_parts_of_it_to_reach_and_fails_below_where
     assert floors.shares(gpu("NVIDIA L4", (8, 9))) == (0.15, 0.35)
 
 
-def test_a_gpu_is_shared_when_others_compute_on_it():
+def test_a_gpu_is_shared_when_others_compute_on_it() -> None:
     assert floors.shared([gpu("NVIDIA L4")]) == ""
     assert floors.shared([]) == ""
     assert floors.shared([gpu("NVIDIA L4"), gpu("NVIDIA L4", uuid="GPU-2", processes=2)]) == "shared: 2 other processes on GPU-2"
 
 
-def test_a_gpu_is_found_by_what_cuda_calls_it():
+def test_a_gpu_is_found_by_what_cuda_calls_it() -> None:
     first, second = gpu("NVIDIA L4", uuid="GPU-aaaa"), gpu("NVIDIA L4", uuid="GPU-bbbb")
     assert floors.of_device([first, second], "bbbb") is second
     assert floors.of_device([gpu("NVIDIA A100", uuid="MIG-cccc")], "aaaa")["uuid"] == "MIG-cccc"

@@ -142,7 +142,7 @@ def test_robots_get_no_more_than_they_need() -> None:
     assert "delete" not in str((ci, release))
 
 
-def catalog(**chosen: str) -> Catalog:
+def catalog(**chosen: Any) -> Catalog:
     return context.load(Settings(root=Path(__file__).parents[2], cache=Path("unused"), **chosen))
 
 

@@ -2,6 +2,9 @@
 
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,25 +23,25 @@ PCIE = NVLINK.replace("NVL", "PHB")
 JOB = ladder.Job(backend="nccl", device="cuda")
 
 
-def ended(code=1, log="", err=""):
+def ended(code: int | None = 1, log: str = "", err: str = "") -> Any:
     return Ended(code=code, deadline=60, out="", err=err, log=log)
 
 
-def jobs(lane, gpus, nccl):
+def jobs(lane: str, gpus: Sequence[Mapping[str, str]], nccl: tuple[int, ...]) -> list[str]:
     return [str(job) for job in ladder.climb(lane, gpus, nccl)[1]]
 
 
-def test_two_gpus_are_the_highest_step():
+def test_two_gpus_are_the_highest_step() -> None:
     assert ladder.climb("gpu", FULL, OLD) == ("", (JOB,))
     assert JOB.sizes == (1, 1023, 2**20, 2**26)
 
 
-def test_one_gpu_is_proved_in_three_parts():
+def test_one_gpu_is_proved_in_three_parts() -> None:
     assert jobs("gpu", FULL[:1], OLD) == ["1 x nccl on cuda", "2 x nccl on cuda, refused", "2 x gloo on cuda"]
     assert jobs("gpu", SLICES, OLD) == jobs("gpu", FULL[:1], OLD)
 
 
-def test_a_newer_nccl_shares_one_gpu():
+def test_a_newer_nccl_shares_one_gpu() -> None:
     (job,) = ladder.climb("gpu", FULL[:1], NEW)[1]
     assert job.environment == {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
     (job,) = ladder.climb("gpu", SLICES, NEW)[1]
@@ -47,7 +50,7 @@ def test_a_newer_nccl_shares_one_gpu():
     assert job.environment["RANK_DEVICES"] == "MIG-1,MIG-1"
 
 
-def test_every_step_but_the_highest_has_words_of_its_own():
+def test_every_step_but_the_highest_has_words_of_its_own() -> None:
     cases = [("cpu", [], OLD), ("gpu", FULL[:1], OLD), ("gpu", SLICES, OLD), ("gpu", FULL[:1], NEW), ("gpu", SLICES, NEW)]
     said = [ladder.climb(*case)[0] for case in cases]
     assert all(said)
@@ -66,11 +69,11 @@ def test_every_step_but_the_highest_has_words_of_its_own():
         ("", ""),
     ],
 )
-def test_the_slowest_way_is_read_from_the_log(log, way):
+def test_the_slowest_way_is_read_from_the_log(log: str, way: str) -> None:
     assert ladder.transport(log) == way
 
 
-def test_the_floor_is_that_of_the_way():
+def test_the_floor_is_that_of_the_way() -> None:
     assert ladder.bus_floor("NVLink", nvlink=450, generation=5) == pytest.approx(157.5)
     assert ladder.bus_floor("NVLink", nvlink=None, generation=4) == 10
     assert [ladder.bus_floor("P2P", nvlink=450, generation=one) for one in (None, 1, 3, 4, 5, 6)] == [5, 5, 5, 10, 20, 20]
@@ -78,7 +81,7 @@ def test_the_floor_is_that_of_the_way():
     assert ladder.bus_floor("NET/IB", nvlink=450, generation=5) is None
 
 
-def test_the_generation_is_that_of_the_slowest_link_on_the_way(tmp_path):
+def test_the_generation_is_that_of_the_slowest_link_on_the_way(tmp_path: Path) -> None:
     slot, devices = tmp_path / "pci0000:3a/0000:3a:00.0", tmp_path / "devices"
     (slot / "0000:3b:00.0").mkdir(parents=True)
     devices.mkdir()
@@ -101,10 +104,10 @@ def test_the_generation_is_that_of_the_slowest_link_on_the_way(tmp_path):
         (None, ladder.NO_TRANSPORT),
     ],
 )
-def test_what_is_broken_is_found_by_leaving_it_out(works_without, verdict):
-    asked = []
+def test_what_is_broken_is_found_by_leaving_it_out(works_without: set[str] | None, verdict: str) -> None:
+    asked: list[Mapping[str, str]] = []
 
-    def goes_well(environment):
+    def goes_well(environment: Mapping[str, str]) -> bool:
         asked.append(environment)
         return works_without is not None and environment.keys() >= works_without
 
@@ -116,13 +119,13 @@ def test_what_is_broken_is_found_by_leaving_it_out(works_without, verdict):
     assert "\n" not in text
 
 
-def test_a_timeout_reads_like_one():
+def test_a_timeout_reads_like_one() -> None:
     assert ladder.explained(JOB, ended(None), lambda more: True).startswith(
         "2 x nccl on cuda: timed out: did not end within 60 s; "
     )
 
 
-def test_the_first_error_of_a_process_is_told_and_gloo_is_not_diagnosed():
+def test_the_first_error_of_a_process_is_told_and_gloo_is_not_diagnosed() -> None:
     err = (
         "[rank1]: AssertionError: wrong sums: torch.int64\n[rank0]: RuntimeError: lost\ntorch.multiprocessing.ChildFailedError:\n"
     )
@@ -130,7 +133,7 @@ def test_the_first_error_of_a_process_is_told_and_gloo_is_not_diagnosed():
     assert text == "2 x gloo on cpu: exit status 1; AssertionError: wrong sums: torch.int64"
 
 
-def test_only_nccls_own_words_are_a_refusal():
+def test_only_nccls_own_words_are_a_refusal() -> None:
     assert ladder.is_refusal(ended(log=WARNED))
     assert ladder.is_refusal(ended(err="Last error:\nMultiple Ranks are using the same GPU/Partition\n"))
     assert not ladder.is_refusal(ended(0, WARNED))
@@ -138,13 +141,13 @@ def test_only_nccls_own_words_are_a_refusal():
     assert not ladder.is_refusal(ended(err="RuntimeError: out of memory\n"))
 
 
-def test_the_deadline_ends_what_was_started(tmp_path):
+def test_the_deadline_ends_what_was_started(tmp_path: Path) -> None:
     assert launcher.run(["sleep", "3600"], {}, tmp_path, 0.05) is None
     assert launcher.run(["sh", "-c", "echo said; exit 3"], {"PATH": "/usr/bin:/bin"}, tmp_path, 300) == 3
     assert (tmp_path / "out").read_text() == "said\n"
 
 
-def test_processes_in_sessions_of_their_own_are_found_and_killed():
+def test_processes_in_sessions_of_their_own_are_found_and_killed() -> None:
     process = subprocess.Popen(["sh", "-c", "setsid sleep 3600 & wait"])
     while not (found := launcher.descendants(process.pid)):
         time.sleep(0.01)

@@ -49,7 +49,7 @@ def test_300_images_are_one_line_of_ascii_far_below_the_limit_of_an_output() -> 
 
 def test_the_same_family_gives_the_same_jobs_whatever_order_it_is_read_in() -> None:
     catalog = large(300)
-    backwards = catalog.model_copy(update={"images": dict(reversed(catalog.images.items()))})
+    backwards = catalog.model_copy(update={"images": dict(reversed([*catalog.images.items()]))})
     assert planned(catalog).gpu == planned(backwards).gpu
 
 

@@ -8,7 +8,7 @@ import nox
 import pytest
 from nox import registry
 
-import noxfile
+import noxfile as noxfile  # registers its sessions
 from pipeline import sessions
 from pipeline.arguments import parser
 
@@ -25,7 +25,7 @@ class Recorded:
 
 def test_the_story_stays_out_of_the_data_on_stdout() -> None:
     session = Recorded()
-    noxfile.run(cast(nox.Session, session), "true")
+    sessions.run(cast(nox.Session, session), "true")
     assert session.wanted["stderr"] is None
 
 

@@ -130,7 +130,13 @@ ABSENT = [{"argv": list(argv), "code": 127, "stdout": "", "stderr": "", "error":
 
 
 def left(lane: Lane = "gpu", outcome: str | None = "passed", **changes: Any) -> dict[str, Any]:
-    test = {"outcome": outcome, "reason": "" if outcome == "passed" else "3 is not 4", "rung": "", "seconds": 0.5, "measured": {}}
+    test: dict[str, Any] = {
+        "outcome": outcome,
+        "reason": "" if outcome == "passed" else "3 is not 4",
+        "rung": "",
+        "seconds": 0.5,
+        "measured": {},
+    }
     result = {
         "format": 1,
         "nonce": NONCE,

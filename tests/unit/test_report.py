@@ -11,7 +11,7 @@ from rich.console import Console, RenderableType
 from pipeline import report, statements
 from pipeline.build import BuildResult
 from pipeline.check import Subject
-from pipeline.doctor import Finding, State
+from pipeline.diagnosis import Finding, State
 from pipeline.explain import Explanation, Part
 from pipeline.gpus import Gpu
 from pipeline.oci import Digest, Repository

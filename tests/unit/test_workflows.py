@@ -12,7 +12,7 @@ import nox
 import pytest
 import yaml
 
-import noxfile
+import noxfile as noxfile  # registers its sessions
 from pipeline import context
 from pipeline.arguments import parser
 from pipeline.settings import Settings
@@ -27,7 +27,6 @@ KEY = re.compile(r"PIPELINE_KEY_|COSIGN_PASSWORD|SIGNING_KEY")
 SECRET = re.compile(r"\bsecrets\b|github\.token|GITHUB_TOKEN|GH_TOKEN")
 OF_PULL_REQUESTS = "github.event_name == 'pull_request'"
 OF_OTHERS = "github.event_name != 'pull_request'"
-assert noxfile, "its sessions are registered"
 MATRIX = "${{ matrix.labels }}"
 
 

@@ -98,7 +98,7 @@ def change(repository: Repository) -> Ran:
     parents = {names.ENV_PARENTS: repository.variables[names.ENV_CANDIDATES]}
     with pytest.MonkeyPatch.context() as patch:
         for name, text in there.items():
-            patch.setitem(repository.family.environment, name, text)  # type: ignore[arg-type]
+            patch.setitem(repository.family.environment, name, text)
         for name, text in parents.items():
             patch.setitem(repository.variables, name, text)
         return repository.run("pull_request", "17")
