@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pipeline import attest
 from pipeline.carry import bring
 from pipeline.errors import TagConflict
-from pipeline.evidence import Signed
 from pipeline.oci import Descriptor, Digest, Manifest
 from pipeline.policy import Allowed
 from pipeline.promote.desk import Desk, create_tag
@@ -17,6 +16,7 @@ from pipeline.promote.floating import move
 from pipeline.promote.prepare import Case, Prepared, carried
 from pipeline.promote.verdict import say
 from pipeline.promotion import Plan, Promotion
+from pipeline.statements import Decided
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,6 @@ def _brought(promotion: Promotion, evidence: Mapping[Digest, bytes], desk: Desk)
 
 def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, told: Told) -> Iterator[Descriptor]:
     """The verdict, then the release signature; each once."""
-    signed = [one for one in case.there if isinstance(one, Signed)]
     if not promotion.decided:
         digest = promotion.target.digest
         yield from say(
@@ -76,11 +75,10 @@ def _decide(decision: Allowed, case: Case, promotion: Promotion, desk: Desk, tol
             told.reason,
             digest=digest,
             judged=decision,
-            there=signed,
+            there=case.there.all(Decided),
             keep=False,
         )
-    signatures = [*case.evidence.signatures, *(one for one in signed if one.record is None)]
-    if not any("release" in one.key.roles and not one.key.revoked for one in signatures):
+    if not (case.evidence.signed_by("release") or case.there.signed_by("release")):
         with desk.story.task(f"signing {promotion.image} as released"):
             statement = attest.signature(promotion.target)
             yield attest.attach(promotion.target, statement, desk.key(), cosign=desk.cosign, registry=desk.registry, keep=False)

@@ -59,8 +59,8 @@ class Case:
 
     subject: Subject
     evidence: Evidence
-    there: Sequence[Signed | Ignored]
-    """Verdicts and signatures that the destination holds already."""
+    there: Evidence
+    """Verdicts and signatures at the destination that count already."""
     decision: Allowed | Refused
     standing: Standing
     replaced: Contents | None
@@ -149,7 +149,8 @@ def _manifests(case: Case, desk: Desk) -> Mapping[Digest, bytes]:
 
 
 def _case(subject: Subject, standing: Standing, desk: Desk, judge: Judge) -> Case:
-    there = attached(desk.repository.at(subject.source.digest), desk.keys, desk.registry)
+    target = desk.repository.at(subject.source.digest)
+    there = attached(target, desk.keys, desk.registry)
     here: Sequence[Signed | Ignored] = ()
     if subject.source.repository != desk.repository:
         here = found(subject.source, desk.keys, desk.registry)
@@ -160,7 +161,7 @@ def _case(subject: Subject, standing: Standing, desk: Desk, judge: Judge) -> Cas
     return Case(
         subject=subject,
         evidence=evidence,
-        there=there,
+        there=collect(target, there, now=desk.now()),
         decision=judge(subject.image, evidence, _size(standing, subject, desk)),
         standing=standing,
         replaced=known(standing, desk, subject.source.repository),

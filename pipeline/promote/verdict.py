@@ -5,7 +5,6 @@ from datetime import timedelta
 from typing import Literal
 
 from pipeline import attest, names
-from pipeline.evidence import Ignored, Signed
 from pipeline.oci import Descriptor, Digest, Pinned
 from pipeline.policy import Judged
 from pipeline.promote.desk import Desk
@@ -27,10 +26,10 @@ def say(
     digest: Digest | None = None,
     judged: Judged | None = None,
     hold: bool = False,
-    there: Iterable[Signed | Ignored] = (),
+    there: Iterable[Decided] = (),
     keep: bool = True,
 ) -> Sequence[Descriptor]:
-    """Sign a verdict and attach it to the release, unless it is among what is `there`; `digest` where that has no tag yet.
+    """Sign a verdict and attach it to the release, unless it counts `there` already; `digest` where that has no tag yet.
 
     Returns what is listed anew; without `keep` it is for the caller to see whether it stays listed.
     """
@@ -75,9 +74,7 @@ def _sign(decided: Decided, desk: Desk, *, keep: bool) -> Descriptor:
         )
 
 
-def _same(one: Signed | Ignored, wanted: Decided) -> bool:
+def _same(one: Decided, wanted: Decided) -> bool:
     """Whether a verdict says what is to be said now, whenever and by whom it was said."""
-    if not isinstance(one, Signed) or not isinstance(one.record, Decided) or one.key.revoked:
-        return False
     changes = {"finished": wanted.finished, "run": wanted.run, "actor": wanted.actor, "rules": wanted.rules}
-    return one.record.model_copy(update=changes).model_dump(mode="json") == wanted.model_dump(mode="json")
+    return one.model_copy(update=changes).model_dump(mode="json") == wanted.model_dump(mode="json")

@@ -23,6 +23,19 @@ CI = Key(name="ci", roles=frozenset({"ci"}))
 KEYS: gather.Keys = [(CI, CURVE.public_key())]
 
 
+def hang(server: FakeRegistry, image: Pinned, content: bytes, *, kind: str = dsse.BUNDLE_TYPE, **changes: Any) -> Digest:
+    """Attach a bundle as cosign would, or with `changes` as somebody else would."""
+    body = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "artifactType": kind,
+        "config": server.put_blob(b"{}") | {"mediaType": OCI_EMPTY},
+        "layers": [server.put_blob(content) | {"mediaType": dsse.BUNDLE_TYPE}],
+        "subject": {"mediaType": OCI_MANIFEST, "digest": str(image.digest), "size": 9},
+    }
+    return server.put_manifest(image.repository, {**body, **changes}).digest
+
+
 @dataclass
 class Hung:
     """An image, and what hangs on it in a registry that keeps its own list."""
@@ -37,15 +50,7 @@ class Hung:
         return record.model_copy(update={"subject": str(self.image)})
 
     def hang(self, content: bytes, *, kind: str = dsse.BUNDLE_TYPE, **changes: Any) -> Digest:
-        body = {
-            "schemaVersion": 2,
-            "mediaType": OCI_MANIFEST,
-            "artifactType": kind,
-            "config": self.server.put_blob(b"{}") | {"mediaType": OCI_EMPTY},
-            "layers": [self.server.put_blob(content) | {"mediaType": dsse.BUNDLE_TYPE}],
-            "subject": {"mediaType": OCI_MANIFEST, "digest": str(self.image.digest), "size": 9},
-        }
-        return self.server.put_manifest(self.image.repository, {**body, **changes}).digest
+        return hang(self.server, self.image, content, kind=kind, **changes)
 
     def evidence(self, keys: gather.Keys = KEYS) -> Evidence:
         return gather.gather(self.image, keys, Registry(), now=NOW)
