@@ -225,6 +225,7 @@ def test_integrity_refuses_a_rollback_too() -> None:
     decision = decide(strict(), bad, rollback=True)
     assert isinstance(decision, Refused)
     assert {reason.rule for reason in decision.reasons} == {"signature", "build", "bom"}
+    assert not {ruled.code for ruled in decision.rules if ruled.waived} & {"signature", "build", "bom"}
     withdrawn = cases.beside(signed(cases.built(dirty=True), KEYS["ci"]), Ignored(manifest="x", why=Why.UNREADABLE, text="y"))
     again = decide(strict(), withdrawn, rollback=True)
     assert isinstance(again, Refused)

@@ -13,6 +13,8 @@ from tests import cases
 from tests.cases import KEYS, NOW, OTHER, SUBJECT, YESTERDAY, built, failed, findings, gpu, passed, scanned, signed
 
 SECOND = timedelta(seconds=1)
+RUNS = "abcdefgh"
+"""Enough of them that digests, which decide between equals, cannot be in order by chance."""
 
 
 def evidence(*found: Signed | Ignored) -> Evidence:
@@ -135,15 +137,21 @@ def test_the_newest_of_a_group_counts_in_whatever_order_they_come() -> None:
     [
         (passed("cpu"), failed("cpu")),
         (failed("cpu"), failed("cpu", outcome=Outcome.ERROR)),
-        (scanned(), scanned(vulnerabilities=[cases.weakness()])),
-        *((findings(), findings(secrets=[Secret(rule=rule, severity="HIGH")])) for rule in ("aws", "jwt", "npm", "pem", "slack")),
-        (built(reproduced=True), built(reproduced=False)),
-        (built(reproduced=False), built(reproduced=True, dirty=True)),
+        *((scanned(run=run), scanned(run=run, vulnerabilities=[cases.weakness()])) for run in RUNS),
+        *((findings(run=run), findings(run=run, secrets=[Secret(rule="aws", severity="LOW")])) for run in RUNS),
+        *((findings(run=run, licences=[]), findings(run=run)) for run in RUNS),
+        *((built(run=run, reproduced=True), built(run=run, reproduced=False)) for run in RUNS),
+        *((built(run=run, reproduced=False), built(run=run, reproduced=True, dirty=True)) for run in RUNS),
     ],
 )
 def test_of_two_with_one_time_the_worse_counts(better: Built, worse: Built) -> None:
     for found in (evidence(signed(better), signed(worse)), evidence(signed(worse), signed(better))):
         assert [one.record for one in found.counted] == [worse]
+
+
+def test_of_two_that_are_as_bad_the_same_counts_in_whatever_order_they_come() -> None:
+    one, other = signed(scanned(run="1")), signed(scanned(run="2"))
+    assert evidence(one, other).counted == evidence(other, one).counted
 
 
 @pytest.mark.parametrize("outcome", [Outcome.NOT_RUN, Outcome.INFRASTRUCTURE])
@@ -173,8 +181,9 @@ def test_a_pass_of_chosen_checks_hides_no_failure_and_a_failure_of_chosen_ones_c
         passed("gpu", NOW, gpus=[gpu(), gpu(index=1)]),
         passed("gpu", NOW, suite=cases.OLDER),
         passed("cpu", NOW),
+        passed("cpu", NOW, suite=cases.GPU, gpus=[gpu()]),
     ],
-    ids=["other GPU", "two of them", "other checks", "other lane"],
+    ids=["other GPU", "two of them", "other checks", "other lane", "other lane alone"],
 )
 def test_a_pass_of_something_else_does_not_hide_a_failure(other: statements.Tested) -> None:
     assert failed("gpu") in evidence(signed(failed("gpu")), signed(other)).all(statements.Tested)
@@ -192,7 +201,9 @@ def test_a_look_at_the_list_of_packages_replaces_an_older_one_at_the_image() -> 
 
 
 def test_every_verdict_counts() -> None:
-    records = (verdict("v1.0.3-nlp"), verdict("v1.0.4-nlp"), verdict("v1.0.3-nlp", "withdraw"))
+    first = verdict("v1.0.3-nlp")
+    again = first.model_copy(update={"finished": NOW})
+    records = (first, verdict("v1.0.4-nlp"), verdict("v1.0.3-nlp", "withdraw"), again)
     assert evidence(*(signed(one, KEYS["release"]) for one in records)).all(Decided) == records
 
 

@@ -50,6 +50,7 @@ def test_the_release_policy_as_it_ships() -> None:
     assert found.lanes["gpu"].gpus == (("A100", "H100", "H200"),)
     assert found.size.growth == Decimal(10)
     assert (found.registry, found.checkout, found.build.clean) == ("any", "clean", True)
+    assert (found.licences.refused, found.secrets, found.bom, found.scan.required) == (("forbidden",), "refuse", "required", True)
 
 
 def test_the_local_policy_as_it_ships() -> None:
@@ -167,6 +168,21 @@ def test_a_key_has_one_origin_of_its_own(keys: str, fault: str) -> None:
     assert fault in found
 
 
+def test_times_are_in_days_hours_and_minutes() -> None:
+    for text, span in {"2 days": timedelta(days=2), "1 hour": timedelta(hours=1), "30 minutes": timedelta(minutes=30)}.items():
+        assert policy.parse(RELEASE.replace("age: 7 days", f"age: {text}").encode(), "p").scan.age == span
+
+
+@pytest.mark.parametrize("text", ["AGPL 3.0", "-MIT", "agpl-3.0", "*"])
+def test_a_licence_that_nothing_is_under_is_not_refused_in_vain(text: str) -> None:
+    assert "is no SPDX name" in faults(RELEASE.replace("refused: [forbidden]", f"refused: ['{text}']"))[0]
+
+
+def test_a_day_after_which_there_is_none_is_refused() -> None:
+    text = RELEASE.replace("freeze: []", "freeze: [{from: 2026-12-19, to: 9999-12-31, reason: x}]")
+    assert "must be a day that there is" in faults(text)[0]
+
+
 def test_a_time_of_freeze_holds_its_last_day_and_does_not_end_before_it_begins() -> None:
     text = RELEASE.replace("freeze: []", "freeze: [{from: 2026-12-19, to: 2026-12-19, reason: x}]")
     (frozen,) = policy.parse(text.encode(), "p").freeze
@@ -191,6 +207,7 @@ def test_exceptions_know_their_day() -> None:
         ({"owner": "''"}, "`exceptions[0].owner` is not one line of text"),
         ({"reason": "''"}, "`exceptions[0].reason` is not one line of text"),
         ({"expires": "never"}, "`exceptions[0].expires` must be a day such as"),
+        ({"expires": "[2026-06-30]"}, "`exceptions[0].expires` must be a day such as"),
         ({"until": "2026-06-30"}, "unknown key `exceptions[0].until`"),
     ],
 )
@@ -232,6 +249,13 @@ def test_every_code_has_a_rule_and_every_rule_a_code() -> None:
     integrity = {"signature", "build", "lanes", "failing-lane", "claims", "bom", "scan", "policy"}
     integrity |= {"unreadable", "crowd", "future"}
     assert {code.name for code in CODES if not code.waivable} == integrity | {"registry", "release", "withdrawn"}
+
+
+def test_what_an_exception_must_name_and_what_a_rollback_goes_on_over() -> None:
+    findings = {"vulnerabilities", "end-of-life", "unassessed", "licences", "secrets"}
+    assert {code.name for code in CODES if code.findings} == findings
+    aged = {"lanes", "failing-lane", "claims", "scan", "size", "soak", "freeze"}
+    assert {code.name for code in CODES if code.ages} == findings | aged
 
 
 def test_the_digest_is_of_every_file_by_its_path_and_bytes() -> None:

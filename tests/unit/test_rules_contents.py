@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.policy import Allowed, Case, Policy, decide
 from pipeline.policy.model import Frozen, Size
-from pipeline.statements import Bom, Database, Findings, Licence, Place, Scanned, Secret
+from pipeline.statements import Bom, Built, Database, Findings, Licence, Place, Scanned, Secret
 from tests import cases
 from tests.cases import NOW, YESTERDAY, instead, reasons, refused, scan_asked, state, strict, without
 
@@ -133,6 +133,7 @@ def test_packages_without_advisories_are_shown_or_refuse() -> None:
         ("GPL-3.0-only", "LGPL-3.0-only", "restricted", False),
         ("unknown", "something", "unknown", True),
         ("Zlib", "forbidden", "notice", False),
+        ("forbidden", "forbidden", "notice", False),
     ],
 )
 def test_a_licence_is_refused_by_category_or_name(refuse: str, name: str, category: str, bad: bool) -> None:
@@ -150,6 +151,7 @@ def test_a_secret_refuses_or_is_shown() -> None:
     found = instead(cases.findings(secrets=[Secret(rule="aws", severity="CRITICAL", place=Place(file="root/.aws"))]))
     (reason,) = reasons(found)
     assert (reason.rule, reason.finding) == ("secrets", "root/.aws")
+    assert reasons(instead(cases.findings(secrets=[Secret(rule="aws", severity="LOW")])))[0].finding == "aws"
     assert refused(found, strict(secrets="show")) == []
 
 
@@ -168,6 +170,8 @@ def test_an_image_keeps_to_its_limit() -> None:
     assert refused(cases.case(expected=cases.expected(size_limit=999_999))) == ["size"]
     assert refused(cases.case(expected=cases.expected(size_limit=None))) == []
     assert refused(instead(cases.findings(size=1_000_001))) == ["size"]
+    assert refused(instead(cases.built(size=1_000_001))) == ["size"]
+    assert not state(cases.case(without(Built, Findings)), "size").assessed
 
 
 def test_an_image_grows_no_more_than_granted_since_the_last_release() -> None:
@@ -183,7 +187,9 @@ def test_an_image_grows_no_more_than_granted_since_the_last_release() -> None:
 
 def test_a_candidate_soaks() -> None:
     assert refused(instead(cases.built(finished=NOW - DAY))) == []
-    assert refused(instead(cases.built(finished=NOW - DAY + SECOND))) == ["soak"]
+    (reason,) = reasons(instead(cases.built(finished=NOW - DAY + SECOND)))
+    assert (reason.rule, reason.message) == ("soak", "it is too young until 2026-05-10T12:00:01+00:00")
+    assert not state(cases.case(without(Built)), "soak").assessed
 
 
 def test_nothing_is_released_while_releases_are_frozen() -> None:

@@ -11,7 +11,21 @@ from pipeline.evidence import Ignored, Key, Why
 from pipeline.policy import Allowed, decide
 from pipeline.statements import Decided
 from tests import cases
-from tests.cases import KEYS, NOW, SUBJECT, YESTERDAY, all_good, beside, instead, passed, reasons, refused, signed, strict
+from tests.cases import (
+    KEYS,
+    NOW,
+    SUBJECT,
+    YESTERDAY,
+    all_good,
+    beside,
+    instead,
+    lanes_asked,
+    passed,
+    reasons,
+    refused,
+    signed,
+    strict,
+)
 
 SECOND = timedelta(seconds=1)
 
@@ -24,6 +38,7 @@ def test_the_policy_counts_as_it_is_committed_and_pinned() -> None:
     assert refused(cases.case(checkout=replace(good, clean=False))) == ["policy"]
     assert refused(cases.case(checkout=replace(good, clean=False)), strict(checkout="any")) == []
     assert refused(cases.case(checkout=replace(good, pinned=None))) == []
+    assert "policy: no digest is pinned: " in "".join(decide(strict(), cases.case(checkout=replace(good, pinned=None))).notes)
     assert refused(cases.case(checkout=replace(good, policy="sha256:" + "0" * 64))) == ["policy"]
     assert refused(cases.case(checkout=replace(good, policy="sha256:" + "0" * 64)), strict(checkout="any")) == ["policy"]
     assert refused(cases.case(checkout=replace(good, pinned=""))) == ["policy"]
@@ -96,7 +111,16 @@ def test_a_policy_without_keys_says_how_to_make_some() -> None:
         "the policy lists no key of the role `gpu`, so nothing that one signed can count",
     ]
     assert "`cosign generate-key-pair --output-key-prefix ci`" in found[0].solution
+    others = strict(keys=strict().keys[2:], signed=("release",))
+    lacking = [reason.message for reason in reasons(cases.case([]), others) if "the policy lists no key" in reason.message]
+    assert [text.split("`")[1] for text in lacking] == ["ci", "gpu"]
     assert set(refused(cases.case(), bare)) == {"signature"}
+
+
+def test_a_policy_needs_no_key_of_a_lane_that_need_not_run() -> None:
+    asked = lanes_asked(gpu={"required": False})
+    keys = tuple(one for one in asked.keys if one.name != "gpu")
+    assert refused(cases.case(cases.without_gpu_lane()), asked.model_copy(update={"keys": keys})) == []
 
 
 def test_only_the_policys_own_keys_count_as_it_lists_them() -> None:

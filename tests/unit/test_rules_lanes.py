@@ -24,6 +24,7 @@ from tests.cases import (
     signed,
     state,
     strict,
+    without,
     without_gpu_lane,
 )
 
@@ -115,6 +116,12 @@ def test_without_kinds_a_pass_on_any_gpu_is_enough() -> None:
 def test_a_required_lane_that_the_catalog_has_no_checks_for_refuses(suite: Suite | None) -> None:
     lanes = {name: one for name, one in (("cpu", cases.expected().lanes["cpu"]), ("gpu", suite)) if one}
     assert refused(cases.case(expected=cases.expected(lanes=lanes))) == ["lanes"]
+
+
+def test_a_pass_of_one_lane_is_none_of_another_with_the_same_checks() -> None:
+    same = {lane: Suite(hash=cases.CPU, checks=cases.CHECKS["cpu"]) for lane in cases.CHECKS}
+    found = cases.case(without_gpu_lane(), expected=cases.expected(lanes=same))
+    assert refused(found, lanes_asked(gpu={"gpus": ()})) == ["lanes"]
 
 
 def test_a_lane_that_is_not_required_is_shown_as_not_assessed() -> None:
@@ -212,6 +219,19 @@ def test_a_claims_check_that_has_not_passed_proves_nothing_though_all_others_hav
         Checked(image="nlp", name="imports", outcome=Outcome.PASSED),
     ]
     assert refused(instead(passed("cpu", checks=checks))) == ["lanes", "claims"]
+
+
+def test_a_claims_check_that_has_passed_proves_it_though_another_has_failed() -> None:
+    checks = [
+        Checked(image="base", name="cuda", outcome=Outcome.PASSED),
+        Checked(image="nlp", name="imports", outcome=Outcome.FAILED),
+    ]
+    assert refused(instead(failed("cpu", checks=checks))) == ["lanes", "failing-lane"]
+
+
+def test_a_claim_of_a_component_is_not_assessed_where_nothing_lists_them() -> None:
+    ruled = state(cases.case(without(statements.Bom)), "claims", strict(bom="show"))
+    assert (ruled.held, ruled.assessed) == (False, False)
 
 
 def test_a_claim_is_not_assessed_where_its_lane_need_not_run() -> None:
