@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 ELF = b"\x7fELF"
-FROM_THE_DRIVER = re.compile(r"lib(?:cuda|cudadebugger|nvcuvid|nvoptix)\.so\..*|libnvidia-.*")
+FROM_THE_DRIVER = re.compile(r"lib(?:cuda|cudadebugger|nvcuvid|nvoptix|nvsdm)\.so(?:\..*)?|libnvidia-.*")
+"""The container toolkit makes `libcuda.so` too, a link beside `libcuda.so.1`, and the loader's cache lists both."""
 OPTIONAL = re.compile(r"libsox\.so|libav[a-z]+\.so\.\d+|lib(?:sw[a-z]+|postproc)\.so\.\d+")
 """torchaudio brings bindings for three versions of FFmpeg and for SoX, and does without them."""
 GPU_LIBRARY = re.compile(r"lib(?:cu(?:blas|blasLt|dnn|fft|rand|solver|sparse|sparseLt|dart|pti|da)|nccl|nv[A-Za-z])[^/]*\.so\b.*")
