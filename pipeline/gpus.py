@@ -74,19 +74,24 @@ Way = Literal["toolkit", "cdi"]
 def choose(text: str, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
     """The GPUs that `--gpus` names: `all`, a number of them (those with the fewest processes and most free memory), or UUIDs.
 
-    Raises `InputError` for what is none of these, or not there.
+    Whole GPUs or slices, never both, and whole ones first: CUDA sees no whole GPU beside a slice (NVIDIA, MIG User Guide, "Device
+    Enumeration"). Raises `InputError` for what is none of these, or not there.
     """
+    kinds = [[gpu for gpu in gpus if gpu.slice is slices] for slices in (False, True)]
     if text == ALL:
-        return tuple(gpus)
+        return tuple(kinds[0] or kinds[1])
     if text.isdecimal() and int(text):
-        return _some(int(text), gpus)
+        return _some(int(text), kinds[0] if len(kinds[0]) >= int(text) else max(kinds, key=len))
     wanted = [part.strip() for part in text.split(",")]
     known = {gpu.uuid: gpu for gpu in gpus}
     absent = [one for one in wanted if one not in known]
     if absent or len(set(wanted)) != len(wanted):
         listed = ", ".join(known) or "none"
         raise InputError(f"`--gpus {text}` names no GPUs of this machine", hint=f"`all`, a number, or UUIDs of: {listed}")
-    return tuple(known[one] for one in wanted)
+    chosen = tuple(known[one] for one in wanted)
+    if len({gpu.slice for gpu in chosen}) > 1:
+        raise InputError(f"`--gpus {text}` names slices and whole GPUs", hint="one kind at a time: CUDA never sees both")
+    return chosen
 
 
 def _some(count: int, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:

@@ -18,6 +18,9 @@ import pytest
 EXACT = 2**53
 """Larger integers travel as text: not every reader of JSON keeps them."""
 GPUS: list[dict[str, Any]] = json.loads(os.environ.get("PIPELINE_GPUS", "[]"))
+if GPUS and GPUS[0]["uuid"].startswith("MIG-"):
+    # A process has one slice. Named, so that whoever counts GPUs without CUDA does not count what CUDA hides.
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", GPUS[0]["uuid"])
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ LINE = 120
 """Characters of a line of the result."""
 QUESTION_SECONDS = 60
 UNKNOWN = re.compile(r'Field "([^"]+)" is not a valid field to query')
+SLICE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[^)]+)\)")
+PARENT = re.compile(r"GPU \d+: .+ \(UUID: (GPU-[^)]+)\)")
 NOT_FOUND = 127
 
 
@@ -125,9 +127,33 @@ def gpus(told: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     fields = queries[-1]["argv"][1].partition("=")[2].split(",")
     rows = [[part.strip() for part in line.split(",")] for line in queries[-1]["stdout"].splitlines() if line.strip()]
     try:
-        return [gpu(dict(zip(fields, row))) for row in rows]  # noqa: B905 (Python 3.9)
+        return [one for row in rows for one in given(dict(zip(fields, row)), slices(told))]  # noqa: B905 (Python 3.9)
     except (KeyError, ValueError):
         return []
+
+
+def slices(told: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
+    """Profile and UUID of each slice, by the UUID of its GPU."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    parent = ""
+    for line in "".join(one["stdout"] for one in told if one["argv"][1] == "-L").splitlines():
+        whole, part = PARENT.match(line), SLICE.match(line)
+        parent = whole[1] if whole else parent
+        if part:
+            found.setdefault(parent, []).append((part[1], part[2]))
+    return found
+
+
+def given(row: Mapping[str, str], parts: Mapping[str, Sequence[tuple[str, str]]]) -> list[dict[str, Any]]:
+    """A GPU, or its slices: their profile tells their memory, and what their GPU holds may be hidden from a pod."""
+    if row.get("mig.mode.current") != "Enabled":
+        return [gpu(row)]
+    bare = gpu({**row, "memory.total": "0", "memory.used": "0"})
+    return [
+        {**bare, "uuid": uuid, "name": f"{row['name']} MIG {profile}", "memory": int(size[1]) * 2**30 if size else 0}
+        for profile, uuid in parts.get(row["uuid"], ())
+        for size in [re.search(r"(\d+)gb", profile)]
+    ]
 
 
 def gpu(row: Mapping[str, str]) -> dict[str, Any]:

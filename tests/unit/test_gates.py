@@ -83,6 +83,16 @@ def test_what_names_no_gpus_of_this_machine_is_a_mistake(wanted: str) -> None:
         passable(host(gpu()), CLAIMS, wanted)
 
 
+def test_slices_and_whole_gpus_are_never_taken_together() -> None:
+    machine = host(gpu(uuid="MIG-1"), gpu(uuid="MIG-2"), gpu(1))
+    assert taken(machine) == taken(machine, "1") == ["GPU-1"]
+    assert taken(machine, "2") == taken(host(*machine.gpus[:2])) == ["MIG-1", "MIG-2"]
+    with pytest.raises(InputError, match="names slices and whole GPUs"):
+        taken(machine, "MIG-1,GPU-1")
+    with pytest.raises(InputError, match="more GPUs than the 2"):
+        taken(machine, "3")
+
+
 def test_a_trouble_of_a_gpu_counts_only_when_it_is_taken() -> None:
     machine = host(gpu(0), gpu(1), troubles=(Trouble(text="ECC errors", remedy="replace it", gpu="GPU-0"),))
     assert refused(machine) == (Outcome.INFRASTRUCTURE, "ECC errors", True)

@@ -263,6 +263,15 @@ def test_the_checks_are_told_the_gpus_of_the_pod() -> None:
     assert lane_pod.gpus(answers("t4", query="0, GPU-1, T4, [Unknown Error], 1, 7.5, 1, Disabled, 0")) == []
 
 
+def test_the_checks_of_a_pod_with_a_slice_are_told_the_slice_and_not_its_gpu() -> None:
+    said = answers("a100-mig", L=recorded("a100-mig.L.txt"))
+    told, known = lane_pod.gpus(said), nvidia.examine(ask=lambda argv: answered(said, argv), driver="", host="").gpus
+    assert [(one["uuid"], one["name"], one["capability"], one["clock"]) for one in told] == [
+        (one.uuid, one.name, list(one.capability), one.clock) for one in known
+    ]
+    assert [one["memory"] for one in told[:2]] == [40 * 2**30, 10 * 2**30]
+
+
 def answered(told: list[dict[str, Any]], argv: Any) -> Any:
     from pipeline.command import Completed
 
