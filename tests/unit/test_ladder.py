@@ -133,6 +133,12 @@ def test_the_first_error_of_a_process_is_told_and_gloo_is_not_diagnosed() -> Non
     assert text == "2 x gloo on cpu: exit status 1; AssertionError: wrong sums: torch.int64"
 
 
+def test_one_process_alone_has_no_transport_to_diagnose() -> None:
+    alone = ladder.Job(backend="nccl", device="cuda", processes=1)
+    text = ladder.explained(alone, ended(err="RuntimeError: CUDA error: out of memory\n"), lambda more: True)
+    assert text == "1 x nccl on cuda: exit status 1; RuntimeError: CUDA error: out of memory"
+
+
 def test_only_nccls_own_words_are_a_refusal() -> None:
     assert ladder.is_refusal(ended(log=WARNED))
     assert ladder.is_refusal(ended(err="Last error:\nMultiple Ranks are using the same GPU/Partition\n"))

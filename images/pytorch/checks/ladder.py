@@ -102,7 +102,7 @@ def diagnose(goes_well):
 
 def explained(job, ended, goes_well):
     """In one line how a job ended, what that means, and what NCCL and torch said last."""
-    verdict = diagnose(goes_well) if job.backend == "nccl" and not job.refused else ""
+    verdict = diagnose(goes_well) if job.backend == "nccl" and job.processes > 1 and not job.refused else ""
     warnings = re.findall(r"NCCL WARN (.*)", ended.log)
     errors = re.findall(r"^(?:\[rank\d+\]: ?)?((?:[\w.]+\.)?\w*(?:Error|Exception)\b.*)", ended.err, re.MULTILINE)
     own = [error for error in errors if "ChildFailedError" not in error]
