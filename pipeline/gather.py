@@ -38,7 +38,7 @@ def found(pinned: Pinned, keys: Keys, registry: Registry, *, kinds: Collection[s
     With `kinds`, what the list says to be of another predicate type is left out, for those who look for few things.
     """
     registry.raw_manifest(pinned)
-    listed = [entry for entry in registry.referrers(pinned) if not kinds or _told(entry) in ("", *kinds)]
+    listed = [entry for entry in registry.referrers(pinned, seen=True) if not kinds or _told(entry) in ("", *kinds)]
     entries = [entry for entry in listed if entry.artifact_type in MAYBE]
     others = [_foreign(entry) for entry in listed if entry.artifact_type not in MAYBE]
     left = [_crowd(len(entries), entries[ATTACHED])] if len(entries) > ATTACHED else []

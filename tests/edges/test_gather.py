@@ -119,7 +119,9 @@ def test_as_much_as_is_looked_at_may_hang_there_and_one_more_is_told(hung: Hung,
     hung.hang(b"another kind", kind="text/plain")
     assert {why for _, why in hung.whys()} == {Why.FOREIGN}
     hung.hang(passed(hung))
+    hung.server.requests.clear()
     (crowd,) = hung.evidence().because(Why.CROWD)
+    assert len(hung.server.asked("GET", "/blobs/")) == 2
     assert crowd.text == "is the first of 1 that were not looked at: 3 are attached to this image"
 
 

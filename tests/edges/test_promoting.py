@@ -2,18 +2,21 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline import promote
+from pipeline import names, promote
+from pipeline.errors import PipelineError, PromotionRefused, RegistryRefused, TagConflict, Temporary
 from pipeline.evidence import Evidence, Key, Role, Why
 from pipeline.gather import gather
 from pipeline.oci import Digest, Pinned, Repository
 from pipeline.policy import Allowed, Refused, decide
 from pipeline.promote import Desk, Prepared, Subject, Told
+from pipeline.promote.desk import RIGHTS
 from pipeline.registry import Registry, attaching
 from pipeline.statements import Decided
 from pipeline.story import Silent
@@ -47,8 +50,8 @@ class Shop:
             self.hang("ci", stated(record.model_copy(update={"subject": str(self.source)})))
         self.hang("gpu", stated(cases.passed("gpu").model_copy(update={"subject": str(self.source)})))
 
-    def prepared(self, desk: Desk | None = None) -> Prepared:
-        return promote.prepare([Subject(image="nlp", source=self.source)], desk or self.desk, judge, given=None, lift=False)
+    def prepared(self, desk: Desk | None = None, given: int | None = None) -> Prepared:
+        return promote.prepare([Subject(image="nlp", source=self.source)], desk or self.desk, judge, given=given, lift=False)
 
     def released(self) -> Evidence:
         """What counts at the destination once the candidate is released there."""
@@ -63,8 +66,18 @@ def judge(image: str, evidence: Evidence, size: int | None) -> Allowed | Refused
     return decide(strict(), cases.case(evidence=evidence, released_size=size))
 
 
-@pytest.fixture(params=["same repository", "another repository"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    """Releases are in another repository of the same registry."""
+    yield from made(tmp_path, monkeypatch, "releases/x")
+
+
+@pytest.fixture(params=["candidates/x", "releases/x"])
+def either(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    yield from made(tmp_path, monkeypatch, request.param)
+
+
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, releases: str) -> Iterator[Shop]:
     monkeypatch.setattr(attaching, "SETTLE_HERE", 0)
     monkeypatch.setattr(Registry, "clock", lambda *_: NOW)
     signers = {role: Signer(key=key, folder=tmp_path, cosign=Path()) for role, key in KEYS.items()}
@@ -73,11 +86,10 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     )
     with fake_registry() as server:
         server.lists_referrers = server.mounts = True
-        here = server.repository("candidates/x")
-        desk = desk_at(here if request.param == "same repository" else server.repository("releases/x"), cosign, signers, tmp_path)
-        made = Shop(server, desk, signers, server.put_image(here))
-        made.good()
-        yield made
+        desk = desk_at(server.repository(releases), cosign, signers, tmp_path)
+        shop = Shop(server, desk, signers, server.put_image(server.repository("candidates/x")))
+        shop.good()
+        yield shop
 
 
 def desk_at(repository: Repository, cosign: Any, signers: dict[Role, Signer], locks: Path) -> Desk:
@@ -98,7 +110,8 @@ def desk_at(repository: Repository, cosign: Any, signers: dict[Role, Signer], lo
     )
 
 
-def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(shop: Shop) -> None:
+def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(either: Shop) -> None:
+    shop = either
     found = shop.released()
     assert found.signed_by("release")
     (verdict,) = found.all(Decided)
@@ -109,7 +122,8 @@ def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(shop
     assert shop.prepared().plan.promotions[0].done  # type: ignore[union-attr]
 
 
-def test_a_release_signature_of_another_image_that_somebody_hung_there_stands_for_none(shop: Shop) -> None:
+def test_a_release_signature_of_another_image_that_somebody_hung_there_stands_for_none(either: Shop) -> None:
+    shop = either
     if shop.target != shop.source:
         shop.server.put_image(shop.desk.repository)
     shop.hang("release", signature_of(OTHER.digest), on=shop.target)
@@ -117,7 +131,8 @@ def test_a_release_signature_of_another_image_that_somebody_hung_there_stands_fo
 
 
 @pytest.mark.parametrize("changes", [{"roles": frozenset({"ci"})}, {"revoked": True}, {"retired": cases.YESTERDAY}], ids=str)
-def test_a_verdict_or_signature_by_a_key_that_does_not_count_stands_for_none(shop: Shop, changes: dict[str, Any]) -> None:
+def test_a_verdict_or_signature_by_a_key_that_does_not_count_stands_for_none(either: Shop, changes: dict[str, Any]) -> None:
+    shop = either
     key = replace(Key(name="old", roles=frozenset({"release"})), **changes)
     shop.signers["gpu"] = Signer(key=key, folder=Path(), cosign=Path())
     shop.desk = replace(shop.desk, keys=[*shop.desk.keys, shop.signers["gpu"].public])
@@ -134,22 +149,197 @@ def the_verdict(shop: Shop) -> Decided:
     if shop.target != shop.source:
         shop.server.put_image(shop.desk.repository)
     (case,) = shop.prepared().cases
-    return Decided(
-        image="nlp",
-        subject=str(shop.target),
-        action="promote",
-        tag="v1.0.0-nlp",
-        policy=cases.DIGEST,
-        rules=case.decision.rules,
-        statements=[str(one) for one in case.decision.statements],
-        actor="eve",
-        finished=NOW,
-        run="17",
-    )
+    return decided(shop, rules=case.decision.rules, statements=[str(one) for one in case.decision.statements])
 
 
-def test_a_verdict_that_an_earlier_run_left_is_not_signed_again(shop: Shop) -> None:
+def decided(shop: Shop, **changes: Any) -> Decided:
+    values = {"image": "nlp", "subject": str(shop.target), "action": "promote", "tag": "v1.0.0-nlp", "policy": cases.DIGEST}
+    return Decided.model_validate({**values, "actor": "eve", "finished": NOW, "run": "17", **changes})
+
+
+def test_a_verdict_that_an_earlier_run_left_is_not_signed_again(either: Shop) -> None:
+    shop = either
     left = shop.hang("release", stated(the_verdict(shop)), on=shop.target)
     found = shop.released()
     assert [one.manifest for one in found.counted if isinstance(one.record, Decided)] == [left]
     assert not found.because(Why.OLDER)
+
+
+# before the first write
+
+
+def written(shop: Shop) -> list[str]:
+    """What a run wrote, in its order."""
+    return [path.rpartition("/x/")[2] for method, path, _ in shop.server.requests if method in ("PUT", "POST", "PATCH")]
+
+
+def unwritten(shop: Shop, wanted: type[PipelineError], match: str, desk: Desk | None = None) -> None:
+    shop.server.requests.clear()
+    with pytest.raises(wanted, match=match):
+        promote.apply(shop.prepared(desk), desk or shop.desk, Told())
+    assert written(shop) == []
+
+
+def test_what_the_policy_refuses_is_not_written(shop: Shop) -> None:
+    shop.hang("gpu", stated(cases.failed("gpu", NOW).model_copy(update={"subject": str(shop.source)})))
+    unwritten(shop, PromotionRefused, "`nlp`: the policy refuses it")
+
+
+def test_a_withdrawal_at_the_destination_refuses(shop: Shop) -> None:
+    shop.server.put_image(shop.desk.repository)
+    shop.hang("release", stated(decided(shop, action="withdraw")), on=shop.target)
+    unwritten(shop, PromotionRefused, "the policy refuses it")
+
+
+def test_a_tag_that_names_something_else_is_a_conflict_before_all_other_reasons(shop: Shop) -> None:
+    shop.server.put_image(shop.desk.repository, layers=(b"other",), tag="v1.0.0-nlp")
+    shop.hang("gpu", stated(cases.failed("gpu", NOW).model_copy(update={"subject": str(shop.source)})))
+    with pytest.raises(TagConflict, match=r"names .* already") as caught:
+        promote.apply(shop.prepared(given=0), shop.desk, Told())
+    assert "the policy refuses it" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"roles": frozenset({"ci", "gpu"})}, {"revoked": True}, {"retired": NOW}],
+    ids=str,
+)
+def test_who_has_no_key_that_counts_writes_nothing(shop: Shop, changes: dict[str, Any]) -> None:
+    known = [(replace(key, **changes) if key.name == "release" else key, public) for key, public in shop.desk.keys]
+    unwritten(shop, PromotionRefused, "may not sign as `release`", replace(shop.desk, keys=known))
+    unwritten(shop, PromotionRefused, "may not sign as `release`", replace(shop.desk, keys=known[:2]))
+
+
+@pytest.mark.parametrize("lacking", sorted(RIGHTS))
+def test_who_lacks_a_right_writes_nothing(shop: Shop, lacking: str) -> None:
+    harbor: Any = SimpleNamespace(read_only=lambda: False, rights=lambda _: RIGHTS - {lacking}, user="robot", host="h")
+    unwritten(shop, RegistryRefused, f"`robot` lacks `{lacking}`", replace(shop.desk, harbor=lambda: harbor))
+    harbor.read_only = lambda: True
+    unwritten(shop, Temporary, "is read-only for now", replace(shop.desk, harbor=lambda: harbor))
+
+
+def test_evidence_that_is_deleted_after_the_decision_refuses(shop: Shop) -> None:
+    prepared = shop.prepared()
+    gone = prepared.cases[0].decision.statements[0]
+    del shop.server.manifests[shop.source.repository.path, str(gone)]
+    shop.server.requests.clear()
+    with pytest.raises(PromotionRefused, match=f"was deleted since it was decided upon: {gone}"):
+        promote.apply(prepared, shop.desk, Told())
+    assert written(shop) == []
+
+
+# the writes
+
+
+def test_tags_are_written_after_all_that_proves_them(shop: Shop) -> None:
+    shop.server.requests.clear()
+    shop.released()
+    tags = [path for path in written(shop) if path.startswith("manifests/v")]
+    assert tags == ["manifests/v1.0.0-nlp", "manifests/v1.0-nlp"] == written(shop)[-2:]
+    assert {str(one.manifest) for one in shop.evidence().counted} <= {path.removeprefix("manifests/") for path in written(shop)}
+
+
+@pytest.mark.parametrize("tag", ["v1.0.0-nlp", "v1.0-nlp"])
+def test_every_tag_is_read_back_before_anything_is_announced(shop: Shop, tag: str) -> None:
+    prepared = shop.prepared()
+    promote.apply(prepared, shop.desk, Told())
+    shop.server.put_image(shop.desk.repository, layers=(b"other",), tag=tag)
+    (promotion,) = prepared.plan.promotions  # type: ignore[union-attr]
+    done = replace(promotion, tagged=True, decided=True, before=promotion.target.digest)
+    again = replace(prepared, plan=replace(prepared.plan, promotions=(done,)))  # type: ignore[arg-type]
+    with pytest.raises(TagConflict, match=f"{tag}` names .* another has written it"):
+        promote.apply(again, shop.desk, Told())
+
+
+def test_who_is_overtaken_between_plan_and_tag_finds_out(shop: Shop) -> None:
+    prepared = shop.prepared()
+    shop.server.put_image(shop.desk.repository, layers=(b"other",), tag="v1.0.0-nlp")
+    with pytest.raises(TagConflict, match=r"v1\.0\.0-nlp` names .*: another was faster"):
+        promote.apply(prepared, shop.desk, Told())
+    assert Registry().resolve(shop.desk.repository.tag("v1.0-nlp")) is None
+
+
+@pytest.mark.parametrize(
+    ("tag", "action", "says"),
+    [
+        ("v1.0.5-nlp", "promote", "follows `v1.0.5-nlp`, which came meanwhile"),
+        ("v1.0.0-nlp", "rollback", "was held at `v1.0.0-nlp` by eve: it burns"),
+    ],
+)
+def test_a_floating_tag_follows_what_came_meanwhile(shop: Shop, tag: str, action: str, says: str) -> None:
+    prepared = shop.prepared(given=1 if action == "rollback" else None)
+    other = shop.server.put_image(shop.desk.repository, layers=(b"other",), tag=tag)
+    record = decided(shop, subject=str(other), tag=tag, action=action, hold=action == "rollback", reason="it burns")
+    later = stated(record.model_copy(update={"finished": NOW + timedelta(minutes=1)}))
+    hang(shop.server, other, shop.signers["release"](later))
+    with pytest.raises(TagConflict, match=says):
+        promote.apply(prepared, shop.desk, Told())
+    assert Registry().resolve(shop.desk.repository.tag("v1.0-nlp")) == other.digest
+
+
+# nothing to do
+
+
+def told(shop: Shop, role: Role, record: Decided) -> None:
+    """A verdict that the list shows whole, as promotions leave it."""
+    content = shop.signers[role](stated(record))
+    notes = {names.ANNOTATION_VERDICT: f"{record.action} {record.tag}", names.ANNOTATION_BUNDLE: content.decode()}
+    hang(shop.server, shop.target, content, annotations=notes)
+
+
+def settled(shop: Shop) -> promote.Settled | None:
+    return promote.settled(Subject(image="nlp", source=shop.source), shop.desk)
+
+
+def tagged(shop: Shop, *tags: str) -> None:
+    for tag in tags:
+        shop.server.put_image(shop.desk.repository, tag=tag)
+
+
+def test_what_both_tags_and_a_verdict_name_is_settled(shop: Shop) -> None:
+    tagged(shop, "v1.0.0-nlp", "v1.0-nlp")
+    assert settled(shop) is None
+    told(shop, "release", decided(shop))
+    told(shop, "release", decided(shop, finished=cases.YESTERDAY, actor="adam"))
+    found = settled(shop)
+    assert found is not None
+    assert (found.key, found.tag, found.number, found.target) == ("release", "v1.0.0-nlp", 0, shop.target)
+
+
+@pytest.mark.parametrize("tag", ["v1.0.0-nlp", "v1.0-nlp"])
+def test_what_one_of_the_tags_does_not_name_is_not_settled(shop: Shop, tag: str) -> None:
+    tagged(shop, *({"v1.0.0-nlp", "v1.0-nlp"} - {tag}))
+    told(shop, "release", decided(shop))
+    assert settled(shop) is None
+    shop.server.put_image(shop.desk.repository, layers=(b"other",), tag=tag)
+    assert settled(shop) is None
+
+
+@pytest.mark.parametrize(
+    ("role", "changes"),
+    [
+        ("ci", {}),
+        ("release", {"action": "withdraw"}),
+        ("release", {"action": "rollback"}),
+        ("release", {"image": "other"}),
+        ("release", {"tag": "v1.0.0"}),
+        ("release", {"tag": "v1.1.0-nlp"}),
+        ("release", {"tag": "latest"}),
+        ("release", {"finished": NOW + timedelta(hours=1)}),
+        ("release", {"subject": str(OTHER)}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("beside", [True, False], ids=["beside a good one", "alone"])
+def test_what_any_other_verdict_is_about_is_not_settled(shop: Shop, role: Role, changes: dict[str, Any], beside: bool) -> None:
+    tagged(shop, "v1.0.0-nlp", "v1.0-nlp", "v1.0.0", "v1.1.0-nlp")
+    told(shop, role, decided(shop, **changes))
+    if beside:
+        told(shop, "release", decided(shop))
+    assert settled(shop) is None
+
+
+def test_a_verdict_on_the_same_bytes_elsewhere_settles_nothing_here(shop: Shop) -> None:
+    tagged(shop, "v1.0.0-nlp", "v1.0-nlp")
+    told(shop, "release", decided(shop, subject=str(shop.source)))
+    assert settled(shop) is None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa, x25519
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from pipeline import dsse
@@ -15,6 +15,8 @@ from pipeline.oci import OCI_MANIFEST, Digest
 
 STATEMENT = b'{"_type":"https://in-toto.io/Statement/v1","predicateType":"https://example.com/x","predicate":{"a":1}}'
 CURVE = ec.generate_private_key(ec.SECP256R1())
+STRONG = rsa.generate_private_key(65537, 2048)
+SIG = [{"sig": "e30="}]
 
 
 def message(payload: bytes, kind: str = dsse.PAYLOAD_TYPE) -> bytes:
@@ -53,11 +55,19 @@ def test_all_kinds_of_keys_that_cosign_makes_or_takes_are_known() -> None:
         key = ec.generate_private_key(curve)
         signed = key.sign(message(STATEMENT), ec.ECDSA(algorithm))
         assert dsse.signer(dsse.parse(bundle(STATEMENT, signed)), keys(key)) == 0
-    strong = rsa.generate_private_key(65537, 2048)
-    signed = strong.sign(message(STATEMENT), padding.PKCS1v15(), hashes.SHA256())
-    assert dsse.signer(dsse.parse(bundle(STATEMENT, signed)), keys(strong)) == 0
+    signed = STRONG.sign(message(STATEMENT), padding.PKCS1v15(), hashes.SHA256())
+    assert dsse.signer(dsse.parse(bundle(STATEMENT, signed)), keys(STRONG)) == 0
     edwards = ed25519.Ed25519PrivateKey.generate()
     assert dsse.signer(dsse.parse(bundle(STATEMENT, edwards.sign(message(STATEMENT)))), keys(edwards)) == 0
+
+
+def test_no_kind_of_key_takes_another_signature() -> None:
+    privates = [ec.generate_private_key(ec.SECP384R1()), ed25519.Ed25519PrivateKey.generate(), STRONG]
+    bad = (b"", b"0" * 64, b"0" * 256, CURVE.sign(message(STATEMENT), ec.ECDSA(hashes.SHA256())))
+    for signature in (*bad, ed25519.Ed25519PrivateKey.generate().sign(message(STATEMENT))):
+        assert dsse.signer(dsse.parse(bundle(STATEMENT, signature)), keys(*privates)) is None
+    other: Any = x25519.X25519PrivateKey.generate().public_key()
+    assert dsse.signer(dsse.parse(bundle()), [(0, other)]) is None
 
 
 def test_one_byte_of_what_was_signed_changes_everything() -> None:
@@ -83,8 +93,10 @@ def test_a_signature_over_the_bare_payload_or_another_type_is_none() -> None:
         b"{}",
         bundle(mediaType="application/vnd.dev.sigstore.bundle.v0.2+json"),
         bundle(dsseEnvelope=None),
-        bundle(dsseEnvelope={"payload": "e30=", "payloadType": "text/plain", "signatures": []}),
-        bundle(dsseEnvelope={"payload": "!", "payloadType": dsse.PAYLOAD_TYPE, "signatures": []}),
+        bundle(dsseEnvelope={"payload": "e30=", "payloadType": "text/plain", "signatures": SIG}),
+        bundle(dsseEnvelope={"payload": "!", "payloadType": dsse.PAYLOAD_TYPE, "signatures": SIG}),
+        bundle(dsseEnvelope={"payload": "e3 0=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": SIG}),
+        bundle(dsseEnvelope={"payload": "e30", "payloadType": dsse.PAYLOAD_TYPE, "signatures": SIG}),
         bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": [{"sig": 3}]}),
         bundle(dsseEnvelope={"payload": "e30=", "payloadType": dsse.PAYLOAD_TYPE, "signatures": 3}),
         bundle(verificationMaterial=3),
@@ -166,6 +178,8 @@ def test_the_manifest_of_a_bundle_is_read() -> None:
         b"[]",
         holder()[:-1] + b',"x":' + b"[" * 100_000,
         holder()[:-1] + b',"layers":[]}',
+        b"{}",
+        holder(layers=3),
         holder(layers=[]),
         holder(layers=HOLDER["layers"] * 2),
         holder(layers={"a": "b"}),
@@ -174,6 +188,8 @@ def test_the_manifest_of_a_bundle_is_read() -> None:
         holder(Layers=[]),
         holder(manifests=[]),
         holder(config={**EMPTY, "size": 3}),
+        holder(config={**EMPTY, "data": "e30="}),
+        holder(subject={**HOLDER["subject"], "URLs": []}),
         holder(config={**EMPTY, "digest": str(IMAGE)}),
         holder(subject=None),
         holder(subject={**HOLDER["subject"], "digest": str(Digest.of(b"other"))}),
@@ -195,8 +211,10 @@ def test_a_manifest_of_more_or_less_than_one_bundle_on_the_image_is_refused(cont
         pem(rsa.generate_private_key(65537, 1024)),
         pem(ec.generate_private_key(ec.SECP224R1())),
         pem(ec.generate_private_key(ec.SECP256K1())),
+        pem(x25519.X25519PrivateKey.generate()),
+        b"-----BEGIN PUBLIC KEY-----\nMBkwEwYHKoZIzj0CAQYIKoZIzj0DAQUDAgAE\n-----END PUBLIC KEY-----\n",
     ],
-    ids=["nothing", "no key", "short", "weak curve", "another curve"],
+    ids=["nothing", "no key", "short", "weak curve", "another curve", "another kind", "unknown curve"],
 )
 def test_what_is_no_strong_public_key_is_refused(content: bytes) -> None:
     with pytest.raises(InputError):

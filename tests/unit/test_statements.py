@@ -153,6 +153,13 @@ def test_a_field_too_many_or_too_few_is_refused(record: Statable, statement: Sta
 
 
 @BY_NAME
+def test_a_statement_of_another_format_is_refused(record: Statable, statement: Statement) -> None:
+    for kind in ("https://in-toto.io/Statement/v2", "", None):
+        with pytest.raises(InputError, match="is not an in-toto statement"):
+            statements.read({**statement, "_type": kind})
+
+
+@BY_NAME
 def test_a_record_about_another_image_is_refused(record: Statable, statement: Statement) -> None:
     moved: Any = copy.deepcopy(dict(statement))
     moved["subject"][0]["digest"]["sha256"] = "9" * 64
