@@ -54,6 +54,7 @@ def test_every_model_of_the_datasheets_is_known(name: str) -> None:
         ("NVIDIA A100 80GB PCIe", 1935),
         ("NVIDIA L40S", 864),
         ("NVIDIA L4", 300),
+        ("NVIDIA H200 NVL", 4800),
     ],
 )
 def test_names_that_are_alike_are_told_apart(name: str, bandwidth: float) -> None:
@@ -61,7 +62,18 @@ def test_names_that_are_alike_are_told_apart(name: str, bandwidth: float) -> Non
     assert floors.copy_floor(gpu(name)) == pytest.approx(0.6 * bandwidth)
 
 
-@pytest.mark.parametrize("name", ["NVIDIA A30", "NVIDIA GH200 480GB", "NVIDIA A1000", "NVIDIA T400"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "NVIDIA A30",
+        "NVIDIA GH200 480GB",
+        "NVIDIA A1000",
+        "NVIDIA T400",
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA A40-48Q",
+        "GRID T4-16Q",
+    ],
+)
 def test_of_other_models_nothing_is_known(name: str) -> None:
     assert floors.model(gpu(name)) is None
     assert floors.copy_floor(gpu(name)) is None
@@ -86,6 +98,23 @@ def test_every_family_with_a_peak_has_parts_of_it_to_reach_and_fails_below_where
     assert floors.shares(gpu("NVIDIA GeForce RTX 4090", (8, 9))) == (0.40, 0.75)
     assert floors.shares(gpu("NVIDIA L40S", (8, 9))) == (0.25, 0.45)
     assert floors.shares(gpu("NVIDIA L4", (8, 9))) == (0.15, 0.35)
+
+
+@pytest.mark.parametrize("name", ["NVIDIA GeForce GTX 1660 Ti", "NVIDIA T1000", "NVIDIA T400 4GB", "NVIDIA GeForce MX450"])
+def test_small_gpus_without_tensor_cores_are_not_judged_by_them(name: str) -> None:
+    small = gpu(name, (7, 5))
+    assert (floors.shares(small), floors.ratio(small)) == (None, None)
+    assert floors.ratio(gpu("Tesla T4", (7, 5))) == floors.ratio(gpu("NVIDIA GeForce RTX 2080 Ti", (7, 5))) == 3
+
+
+def test_where_others_chose_the_power_or_share_the_time_the_peak_says_nothing() -> None:
+    assert floors.shares(gpu("NVIDIA GeForce RTX 4090 Laptop GPU", (8, 9))) is None
+    assert floors.shares(gpu("NVIDIA A40-48Q", (8, 6))) is None
+
+
+def test_pairs_of_v100_are_known_by_their_nvlink() -> None:
+    assert floors.model(gpu("Tesla V100-SXM2-16GB")).nvlink == floors.model(gpu("Tesla V100-SXM3-32GB")).nvlink == 25
+    assert floors.model(gpu("Tesla V100-PCIE-16GB")).nvlink is None
 
 
 def test_a_gpu_is_shared_when_others_compute_on_it() -> None:
