@@ -140,6 +140,10 @@ def test_a_bill_of_materials_is_read_and_kept_whole() -> None:
     assert isinstance(found, Bom)
     assert (found.subject, found.components) == (SUBJECT, {"openssl": ["3.0", "1.1"], "bare": [""]})
     assert found.document == DOCUMENT
+    bare = {name: value for name, value in DOCUMENT.items() if name != "components"}
+    empty = statements.read(statements.bom_statement(SUBJECT, bare))
+    assert isinstance(empty, Bom)
+    assert empty.components == {}
 
 
 @BY_NAME
@@ -183,6 +187,7 @@ def test_standard_fields_that_contradict_the_record_are_refused() -> None:
         {"_type": "https://in-toto.io/Statement/v1", "predicateType": ["x"], "predicate": {}},
         {**statements.bom_statement(SUBJECT, {**DOCUMENT, "bomFormat": "SPDX"})},
         {**statements.bom_statement(SUBJECT, {**DOCUMENT, "metadata": {}})},
+        {**statements.bom_statement(SUBJECT, {**DOCUMENT, "metadata": {"timestamp": "2026-05-01T12:00:00"}})},
     ],
 )
 def test_what_none_of_ours_makes_is_refused(statement: Statement) -> None:
@@ -230,3 +235,69 @@ def test_a_lane_is_called_passed_only_when_it_did() -> None:
     for outcome in Outcome:
         told = statements.tested_statement(TESTED.model_copy(update={"outcome": outcome}))
         assert (told["predicate"]["result"] == "PASSED") is (outcome is Outcome.PASSED)
+
+
+def standard(statement: Statement, *path: str) -> Any:
+    """The predicate without the whole record, which is under `path`: what others read of it."""
+    predicate = json.loads(json.dumps(statement["predicate"]))
+    place = predicate
+    for name in path[:-1]:
+        place = place[name]
+    assert place.pop(path[-1])
+    return predicate
+
+
+def test_others_find_in_standard_fields_how_it_was_built() -> None:
+    assert standard(statements.built_statement(BUILT), "buildDefinition", "internalParameters") == {
+        "buildDefinition": {
+            "buildType": "urn:gpu-image-pipeline:build:v1",
+            "externalParameters": {"image": "nlp", "inputs": {"parent": "d" * 64}},
+            "resolvedDependencies": [{"uri": "pkg:docker/x@sha256:1"}],
+        },
+        "runDetails": {
+            "builder": {"id": "local"},
+            "metadata": {
+                "invocationId": "17",
+                "startedOn": "2026-05-01T12:00:00+00:00",
+                "finishedOn": "2026-05-01T12:00:00+00:00",
+            },
+        },
+    }
+
+
+def test_others_find_in_standard_fields_which_checks_passed_and_failed() -> None:
+    checks = [*TESTED.checks, Checked(name="three", image="nlp", outcome=Outcome.ERROR)]
+    checks.append(Checked(name="four", image="nlp", outcome=Outcome.NOT_RUN))
+    tested = TESTED.model_copy(update={"checks": checks})
+    assert standard(statements.tested_statement(tested), "annotations") == {
+        "result": "FAILED",
+        "configuration": [{"name": "suite-gpu", "digest": {"sha256": "e" * 64}}],
+        "passedTests": ["one"],
+        "warnedTests": [],
+        "failedTests": ["two", "three"],
+    }
+
+
+def test_others_find_in_standard_fields_what_was_looked_up_and_found() -> None:
+    assert standard(statements.scanned_statement(SCANNED), "record") == {
+        "scanner": {
+            "uri": "pkg:golang/scanner@1",
+            "db": {"version": "2", "lastUpdate": "2026-05-01T12:00:00+00:00"},
+            "result": [{"id": "CVE-1", "severity": [{"method": "trivy", "score": "HIGH"}]}],
+        },
+        "metadata": {"scanStartedOn": "2026-05-01T12:00:00+00:00", "scanFinishedOn": "2026-05-01T12:00:00+00:00"},
+    }
+
+
+@pytest.mark.parametrize(("action", "result"), [("promote", "PASSED"), ("rollback", "PASSED"), ("withdraw", "FAILED")])
+def test_others_find_in_standard_fields_what_was_decided(action: str, result: str) -> None:
+    told = statements.decided_statement(DECIDED.model_copy(update={"action": action}))
+    assert standard(told, "record") == {
+        "verifier": {"id": "urn:gpu-image-pipeline:policy:v1"},
+        "timeVerified": "2026-05-01T12:00:00+00:00",
+        "resourceUri": SUBJECT,
+        "policy": {"uri": "urn:gpu-image-pipeline:policy:v1", "digest": {"sha256": "f" * 64}},
+        "inputAttestations": [{"digest": {"sha256": "b" * 64}}],
+        "verificationResult": result,
+        "verifiedLevels": ["SLSA_BUILD_LEVEL_1"],
+    }
