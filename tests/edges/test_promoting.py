@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pipeline import names, promote
-from pipeline.errors import PipelineError, PromotionRefused, RegistryRefused, TagConflict, Temporary
+from pipeline.errors import InputError, PipelineError, PromotionRefused, RegistryRefused, TagConflict, Temporary
 from pipeline.evidence import Evidence, Key, Role, Why
 from pipeline.gather import gather
 from pipeline.oci import Digest, Pinned, Repository
@@ -23,7 +23,7 @@ from pipeline.story import Silent
 from tests import cases
 from tests.cases import KEYS, NOW, OTHER, strict
 from tests.edges.test_gather import hang
-from tests.fakes import FakeRegistry, fake_registry
+from tests.fakes import FakeRegistry, fake_registry, unknown
 from tests.integration.signing import DOCUMENT, Signer, signature_of, stated
 from tests.unit.test_dsse import pem
 
@@ -343,3 +343,126 @@ def test_a_verdict_on_the_same_bytes_elsewhere_settles_nothing_here(shop: Shop) 
     tagged(shop, "v1.0.0-nlp", "v1.0-nlp")
     told(shop, "release", decided(shop, subject=str(shop.source)))
     assert settled(shop) is None
+
+
+# back
+
+
+def release(shop: Shop, number: int, **changes: Any) -> Pinned:
+    """A release with its verdict, a minute after the one before; the floating tag follows."""
+    tag = f"v1.0.{number}-nlp"
+    image = shop.server.put_image(shop.desk.repository, layers=(tag.encode(),), tag=tag)
+    shop.server.put_image(shop.desk.repository, layers=(tag.encode(),), tag="v1.0-nlp")
+    verdict(shop, image, tag=tag, finished=cases.YESTERDAY + timedelta(minutes=number), **changes)
+    return image
+
+
+def verdict(shop: Shop, image: Pinned, role: Role = "release", **changes: Any) -> None:
+    hang(shop.server, image, shop.signers[role](stated(decided(shop, subject=str(image), **changes))))
+
+
+def back(shop: Shop, to: str = "1.0.0", reason: str = "it burns", good: bool = True) -> promote.Rollback:
+    case = cases.case() if good else cases.case([])
+    return promote.prepare_rollback("nlp", to, reason, shop.desk, lambda *_: decide(strict(), case, rollback=True))
+
+
+def floating(shop: Shop) -> Digest | None:
+    return Registry().resolve(shop.desk.repository.tag("v1.0-nlp"))
+
+
+def test_a_rollback_signs_its_verdict_then_moves_the_tag_and_once_is_enough(shop: Shop) -> None:
+    old, new = release(shop, 0), release(shop, 1)
+    prepared = back(shop)
+    assert (prepared.holds, prepared.decided, prepared.done) == (True, False, False)
+    assert prepared.undo == 'nox -s rollback -- nlp --to 1.0.1 --reason "…"'
+    shop.server.requests.clear()
+    promote.rollback(prepared, shop.desk)
+    assert [path for path in written(shop) if "manifests" in path][-1] == "manifests/v1.0-nlp"
+    assert floating(shop) == old.digest
+    (said,) = [one for one in gather(old, shop.desk.keys, Registry(), now=NOW).all(Decided) if one.action == "rollback"]
+    assert (said.tag, said.hold, said.reason, said.previous) == ("v1.0.0-nlp", True, "it burns", str(new.digest))
+    again = back(shop)
+    assert (again.done, again.undo) == (True, prepared.undo)
+    shop.server.requests.clear()
+    promote.rollback(again, shop.desk)
+    assert written(shop) == []
+    assert not back(shop, reason="another").decided
+    assert not back(shop, to="1.0.1").holds
+
+
+def test_a_rollback_whose_tag_did_not_move_signs_no_second_verdict(shop: Shop) -> None:
+    old, new = release(shop, 0), release(shop, 1)
+    promote.rollback(back(shop), shop.desk)
+    shop.server.put_image(shop.desk.repository, layers=(b"v1.0.1-nlp",), tag="v1.0-nlp")
+    assert (floating(shop), back(shop).decided, back(shop).done) == (new.digest, True, False)
+    shop.server.requests.clear()
+    promote.rollback(back(shop), shop.desk)
+    assert (written(shop), floating(shop)) == (["manifests/v1.0-nlp"], old.digest)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "match"),
+    [
+        ("1.0.0", PromotionRefused, "`v1.0.0-nlp` was withdrawn by eve"),
+        ("1.0.1", PromotionRefused, "no verdict on `v1.0.1-nlp` counts"),
+        ("1.0.2", InputError, "`v1.0.2-nlp` is gone from the registry"),
+        ("1.0.3", InputError, "`v1.0.3-nlp` is no release that is there"),
+    ],
+)
+def test_what_is_withdrawn_unproved_or_gone_is_not_gone_back_to(
+    shop: Shop, text: str, wanted: type[Exception], match: str
+) -> None:
+    verdict(shop, release(shop, 0), tag="v1.0.0-nlp", action="withdraw")
+    release(shop, 1, role="ci")
+    gone = release(shop, 2)
+    shop.server.canned["GET", f"/v2/{gone.repository.path}/manifests/v1.0.2-nlp"] = [unknown("MANIFEST_UNKNOWN")]
+    with pytest.raises(wanted, match=match):
+        back(shop, to=text)
+
+
+def test_a_rollback_that_is_refused_or_has_no_key_or_right_writes_nothing(shop: Shop) -> None:
+    release(shop, 0)
+    release(shop, 1)
+    shop.server.requests.clear()
+    with pytest.raises(TypeError, match="only what is allowed"):
+        promote.rollback(back(shop, good=False), shop.desk)
+    with pytest.raises(PromotionRefused, match="may not sign as `release`"):
+        promote.rollback(back(shop), replace(shop.desk, keys=shop.desk.keys[:2]))
+    harbor: Any = SimpleNamespace(read_only=lambda: True, host="h")
+    with pytest.raises(Temporary, match="is read-only"):
+        promote.rollback(back(shop), replace(shop.desk, harbor=lambda: harbor))
+    assert written(shop) == []
+
+
+def test_a_withdrawal_is_said_once_and_moves_nothing(shop: Shop) -> None:
+    old, new = release(shop, 0), release(shop, 1)
+    for dry, new_verdicts in ((True, 0), (False, 1), (False, 0)):
+        shop.server.requests.clear()
+        found = promote.withdraw("v1.0.1-nlp", "wrong sums", shop.desk, dry=dry)
+        assert (found.written, found.concerned, str(found.better), floating(shop)) == (
+            bool(new_verdicts),
+            True,
+            "v1.0.0-nlp",
+            new.digest,
+        )
+        assert len([path for path in written(shop) if "manifests" in path]) == new_verdicts
+    promote.withdraw("v1.0.0-nlp", "as wrong", shop.desk, dry=False)
+    found = promote.withdraw("v1.0.0-nlp", "as wrong", shop.desk, dry=False)
+    assert (found.better, found.concerned, found.target.digest) == (None, False, old.digest)
+
+
+@pytest.mark.parametrize("text", ["v1.0.0", "v1.1.0-nlp", "v1.0-nlp", "1.0.0-nlp", "v1.0.0-other"])
+def test_what_is_no_release_of_ours_is_not_withdrawn(shop: Shop, text: str) -> None:
+    release(shop, 0)
+    with pytest.raises(InputError, match="is no release of the line"):
+        promote.withdraw(text, "wrong sums", shop.desk, dry=False)
+
+
+def test_who_has_no_key_or_right_withdraws_nothing(shop: Shop) -> None:
+    release(shop, 0)
+    shop.server.requests.clear()
+    harbor: Any = SimpleNamespace(read_only=lambda: True, host="h")
+    for desk in (replace(shop.desk, keys=shop.desk.keys[:2]), replace(shop.desk, harbor=lambda: harbor)):
+        with pytest.raises((PromotionRefused, Temporary)):
+            promote.withdraw("v1.0.0-nlp", "wrong sums", desk, dry=False)
+    assert written(shop) == []
