@@ -67,8 +67,6 @@ class Promotion:
     @property
     def writes(self) -> Iterator[str]:
         """Every write, in its order."""
-        if self.done:
-            return
         if not self.tagged and self.source.repository != self.target.repository:
             yield f"bring the image and its evidence to {self.target}"
         if not (self.tagged and self.decided):

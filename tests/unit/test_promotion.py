@@ -89,6 +89,12 @@ def test_the_first_release_of_a_line_is_0_and_every_write_has_its_place() -> Non
     ]
 
 
+def test_what_is_released_where_it_is_a_candidate_is_not_brought() -> None:
+    here = Wanted(image="nlp", source=RELEASES.at(A))
+    (one,) = good(planned(here)).promotions
+    assert [write.partition(" ")[0] for write in one.writes] == ["sign", "create", "move"]
+
+
 def test_the_number_is_one_above_the_lines_highest_so_an_image_skips_some() -> None:
     found = good(planned(wanted(), base=standing("base", {3: B}), nlp=standing("nlp", {1: C})))
     assert (found.number, str(found.promotions[0].release)) == (4, "v2.6.4-nlp")
@@ -130,6 +136,10 @@ def test_in_ci_the_number_must_be_given() -> None:
 def test_what_is_no_number_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a release's number"):
         number(text)
+
+
+def test_a_number_is_written_as_in_the_tag() -> None:
+    assert [number(text) for text in ("0", "3", "10", "999999999")] == [0, 3, 10, 999_999_999]
 
 
 @pytest.mark.parametrize("text", ["2.6.2", "v2.6.2", "v2.6.2-nlp"])
@@ -238,6 +248,28 @@ def test_the_same_release_may_be_released_anew_over_its_hold() -> None:
 
 def test_a_hold_on_a_tag_that_names_something_else_holds_nothing() -> None:
     assert also(standing(tags={0: B}), verdict(C, "v2.6.0-nlp", "rollback", 9, hold=True)).hold is None
+
+
+def test_the_floating_tag_should_name_what_is_held_else_the_highest_that_is_proved_and_good() -> None:
+    held = also(standing(tags={0: B, 1: C}), verdict(B, "v2.6.0-nlp", "rollback", 9, hold=True))
+    assert held.top == release(0)
+    unproved = standing(tags={0: B, 1: C}, verdicts=[verdict(B, "v2.6.0-nlp")])
+    assert unproved.top == release(0)
+    assert also(standing(tags={0: B, 1: C}), verdict(C, "v2.6.1-nlp", "withdraw", 9)).top == release(0)
+
+
+@pytest.mark.parametrize("action", ["promote", "rollback", "withdraw"])
+def test_a_verdict_on_what_a_tag_does_not_name_says_nothing_of_it(action: str) -> None:
+    moved = standing(tags={0: B}, verdicts=[verdict(C, "v2.6.0-nlp", action)])
+    assert (moved.proof(release(0)), moved.withdrawn(release(0)), moved.top) == (None, None, None)
+    assert (
+        "which is no release of it"
+        in refused(
+            planned(
+                wanted(parent=("base", B)), base=replace(standing("base", {0: B}), verdicts=[verdict(C, "v2.6.0", image="base")])
+            )
+        )[0]
+    )
 
 
 def test_a_withdrawal_neither_holds_nor_lifts() -> None:
