@@ -21,7 +21,7 @@ from pipeline.statements import SUMMARY, Decided
 NOW = datetime(2026, 5, 10, 12, 0, tzinfo=UTC)
 CANDIDATES, RELEASES = Repository("registry.example.com", "candidates/x"), Repository("registry.example.com", "releases/x")
 A, B, C, D = (Digest("sha256:" + letter * 64) for letter in "abcd")
-VARIANTS: Mapping[str, str | None] = {"base": None, "nlp": "nlp"}
+VARIANTS: Mapping[str, str | None] = {"base": None, "nlp": "nlp", "vision": "vision"}
 
 
 def release(number: int, variant: str | None = "nlp", line: str = "2.6") -> Release:
@@ -186,6 +186,21 @@ def test_a_set_that_ended_half_way_keeps_its_number() -> None:
     assert (found.number, [one.done for one in found.promotions]) == (4, [True, False])
 
 
+def test_a_set_that_is_released_as_a_whole_has_the_number_that_it_has() -> None:
+    found = good(planned(wanted("base", A), wanted("nlp", B), base=standing("base", {4: A}), nlp=standing("nlp", {4: B})))
+    assert (found.number, found.notes) == (4, ())
+
+
+def test_a_part_that_has_an_older_number_begins_no_set() -> None:
+    found = planned(wanted("base", A), wanted("nlp", B), base=standing("base", {3: A}), vision=standing("vision", {5: C}))
+    assert good(found).number == 6
+
+
+def test_a_set_goes_on_above_where_one_of_the_rest_has_its_number() -> None:
+    three = wanted("base", A), wanted("nlp", B), wanted("vision", D)
+    assert good(planned(*three, base=standing("base", {4: A}), vision=standing("vision", {4: C}))).number == 5
+
+
 def test_a_set_whose_number_is_taken_by_another_goes_on_and_what_is_released_keeps_its_own() -> None:
     found = good(planned(wanted("base", A), wanted("nlp", B), base=standing("base", {4: A}), nlp=standing("nlp", {4: C})))
     assert (found.number, [str(one.release) for one in found.promotions]) == (5, ["v2.6.4", "v2.6.5-nlp"])
@@ -244,6 +259,11 @@ def test_the_same_release_may_be_released_anew_over_its_hold() -> None:
     held = also(standing(tags={0: B, 1: A}), verdict(B, "v2.6.0-nlp", "rollback", 9, hold=True), floating=B)
     (one,) = good(planned(wanted(), lift=True, nlp=held)).promotions
     assert [write.partition(" ")[0] for write in one.writes] == ["sign", "move"]
+
+
+def test_a_hold_that_there_is_not_is_not_lifted() -> None:
+    found = good(planned(wanted(), lift=True, nlp=standing(tags={0: A})))
+    assert (found.promotions[0].done, found.notes) == (True, ("`nlp` is not held: there is no hold to lift",))
 
 
 def test_a_hold_on_a_tag_that_names_something_else_holds_nothing() -> None:
