@@ -177,7 +177,7 @@ def _obstacles(
 def _stray(promotion: Promotion, standing: Standing, given: int | None) -> Iterator[Obstacle]:
     """A tag that no verdict is about is not ours: whoever made it does not choose the number of a release."""
     release = promotion.release
-    if promotion.tagged and given not in (None, release.number) and standing.proof(release) is None:
+    if given not in (None, release.number) and standing.proof(release) is None:
         text = f"`{release}` names it already, and no verdict that counts says that it was released so"
         solution = f"`--number {release.number}` if that is to be its number; else have that tag deleted"
         yield Obstacle(image=promotion.image, message=text, solution=solution, conflict=True)

@@ -232,6 +232,22 @@ def test_an_older_release_is_backwards_and_the_rollback_is_named() -> None:
     assert (solution, conflict) == ('`nox -s rollback -- nlp --to 2.6.0 --reason "…"`', False)
 
 
+@pytest.mark.parametrize("above", [B, None], ids=["withdrawn", "gone"])
+def test_above_what_is_withdrawn_or_gone_nothing_is_backwards(above: Digest | None) -> None:
+    before = also(standing(tags={0: A, 1: above}), verdict(B, "v2.6.1-nlp", "withdraw", 9), floating=A)
+    assert good(planned(wanted(), nlp=before)).promotions[0].done
+
+
+def test_the_first_release_whose_floating_tag_is_not_there_yet_is_finished() -> None:
+    (one,) = good(planned(wanted(), nlp=standing(tags={0: A}, floating=None))).promotions
+    assert list(one.writes) == ["move the tag v2.6-nlp from nothing to v2.6.0-nlp"]
+
+
+def test_what_is_released_does_not_become_another_number_that_is_given() -> None:
+    found = good(planned(wanted(), given=5, nlp=standing(tags={1: A})))
+    assert found.notes == ("`nlp` is released as `v2.6.1-nlp` already, so it does not become number 5",)
+
+
 def test_below_a_withdrawn_release_that_the_floating_tag_still_names_is_backwards_too() -> None:
     before = standing(tags={0: A, 1: B})
     message, _, _ = refused(planned(wanted(), nlp=also(before, verdict(B, "v2.6.1-nlp", "withdraw", 9))))
