@@ -5,6 +5,6 @@ system and all its packages (`report`), and the database to know something of th
 """
 
 from pipeline.scan.bench import LEAST_DATABASE, Bench, Result, Subject
-from pipeline.scan.stage import exit_code, rescan, scan
+from pipeline.scan.stage import exit_code, rescan, rescan_each, scan
 
-__all__ = ["LEAST_DATABASE", "Bench", "Result", "Subject", "exit_code", "rescan", "scan"]
+__all__ = ["LEAST_DATABASE", "Bench", "Result", "Subject", "exit_code", "rescan", "rescan_each", "scan"]

@@ -58,6 +58,11 @@ def rescan(subject: Subject, bom: Bom, bench: Bench) -> Result:
     return Result(subject=subject, scanned=scanned, bom=bom)
 
 
+def rescan_each(subjects: Sequence[Subject], listed: Callable[[Subject], Bom], bench: Bench) -> tuple[Result, ...]:
+    """Each as `rescan`, by the list that `listed` finds; one that cannot be looked up has an error, the others go on."""
+    return tuple(_guarded(subject, partial(_listed, subject, listed, bench)) for subject in subjects)
+
+
 def exit_code(results: Sequence[Result], *, require_database: bool = False) -> int:
     """Of several images, the worst; vulnerabilities that were not assessed are fine unless `require_database`."""
     return worst([_code(result, require_database=require_database) for result in results])
@@ -67,6 +72,10 @@ def _code(result: Result, *, require_database: bool) -> int:
     if result.error:
         return result.error.exit_code
     return Temporary.exit_code if result.unscanned and require_database else 0
+
+
+def _listed(subject: Subject, listed: Callable[[Subject], Bom], bench: Bench) -> Result:
+    return rescan(subject, listed(subject), bench)
 
 
 def _guarded(subject: Subject, work: Callable[[], Result]) -> Result:

@@ -52,7 +52,7 @@ def _results(call: Call, catalog: Catalog, subjects: "Sequence[Subject]", bench:
 
     file = call.arguments.from_sbom
     if call.arguments.attached_sbom:
-        return [scan.rescan(subject, _attached(call, subject.pinned, catalog), bench) for subject in subjects]
+        return scan.rescan_each(subjects, lambda subject: _attached(call, subject.pinned, catalog), bench)
     if file is None:
         return scan.scan(subjects, bench)
     if len(subjects) != 1:
