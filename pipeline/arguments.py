@@ -103,6 +103,9 @@ def parser() -> argparse.ArgumentParser:
     )
     verify.add_argument("--issues", type=_path, metavar="DIR", help="write what is wrong by now with each, and exit 0")
     verify.add_argument(
+        "--may-wait", action="store_true", help="what will be allowed with nothing done, once it is old enough, is no exit 7"
+    )
+    verify.add_argument(
         "--keys", type=_path, metavar="DIR", help="show the evidence by these public keys alone: no catalog, no verdict"
     )
     promote = _verb(verbs, "promote", "release candidates: image, evidence, verdict and tags, where users pull from")
@@ -132,6 +135,12 @@ def parser() -> argparse.ArgumentParser:
     )
     released = _verb(verbs, "released", "list what the floating tags name, and the commits that it was built from", images=True)
     released.add_argument("--of-the-day", action="store_true", help="one of them, another one every day")
+    released.add_argument(
+        "--record", type=_path, metavar="FILE", help="counts of releases on record elsewhere; where all are 0, none is no error"
+    )
+    issues = _verb(verbs, "issues", "say what is to be written into GitHub's issues about what is released")
+    issues.add_argument("folder", type=_path, metavar="DIR", help="what `verify --issues` wrote")
+    issues.add_argument("--there", type=_path, metavar="FILE", required=True, help="pages of open issues, as GitHub lists them")
     start = _verb(verbs, "run", "start an image as its users do")
     start.add_argument("image", metavar="IMAGE", help="an image of the catalog, or a reference")
     start.add_argument(

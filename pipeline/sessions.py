@@ -35,6 +35,7 @@ VERBS: Mapping[str, str] = {
     "history": "List the releases of an image: `-- IMAGE`.",
     "summary": "Say what a change changes against the last release: `-- DIR`.",
     "released": "List what the floating tags name: `-- [IMAGE…]`.",
+    "issues": "Say what is to be written into GitHub's issues: `-- DIR --there FILE` of what `verify --issues` wrote.",
     "run": "Start an image as its users do: `-- IMAGE [COMMAND…]`.",
     "update": "Solve the locks again and say what moved: `-- [IMAGE…]`.",
 }

@@ -2,7 +2,7 @@
 
 from pipeline.policy.case import Case, Checkout, Expected, Suite
 from pipeline.policy.codes import CODES, Code
-from pipeline.policy.decide import Allowed, Judged, Reason, Refused, decide
+from pipeline.policy.decide import Allowed, Judged, Reason, Refused, decide, waits
 from pipeline.policy.model import NO_EXCEPTIONS, SERVICES, Exceptions, ListedKey, Policy, Waiver
 from pipeline.policy.text import digest, idle_exceptions, parse, parse_exceptions
 
@@ -28,4 +28,5 @@ __all__ = [
     "idle_exceptions",
     "parse",
     "parse_exceptions",
+    "waits",
 ]

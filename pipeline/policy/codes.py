@@ -8,6 +8,7 @@ class Code:
     """One rule; `waivable` ones take exceptions, those with `findings` only for one finding each.
 
     A rollback goes on over those that `ages`: what time, news and new checks have brought since the release.
+    What refuses by one that `passes` is allowed later, with nothing done.
     """
 
     name: str
@@ -15,6 +16,7 @@ class Code:
     waivable: bool = False
     findings: bool = False
     ages: bool = False
+    passes: bool = False
 
 
 CODES = (
@@ -38,8 +40,8 @@ CODES = (
     Code(name="licences", title="no licence is refused", waivable=True, findings=True, ages=True),
     Code(name="secrets", title="it holds no secrets", waivable=True, findings=True, ages=True),
     Code(name="size", title="it did not outgrow its limit or the last release", waivable=True, ages=True),
-    Code(name="soak", title="it is old enough", waivable=True, ages=True),
-    Code(name="freeze", title="releases are not frozen", waivable=True, ages=True),
+    Code(name="soak", title="it is old enough", waivable=True, ages=True, passes=True),
+    Code(name="freeze", title="releases are not frozen", waivable=True, ages=True, passes=True),
 )
 """In the order in which a decision lists them."""
 BY_NAME = {code.name: code for code in CODES}

@@ -6,7 +6,7 @@ from typing import NoReturn, final
 
 from pipeline.oci import Digest, Pinned
 from pipeline.policy.case import Case, Fault, Remark, Unknown
-from pipeline.policy.codes import CODES, Code
+from pipeline.policy.codes import BY_NAME, CODES, Code
 from pipeline.policy.model import Policy, Waiver
 from pipeline.policy.rules import RULES
 from pipeline.policy.waivers import notes, usable, waivers
@@ -99,6 +99,11 @@ def decide(policy: Policy, case: Case, *, rollback: bool = False) -> Allowed | R
         notes=(*remarks, *notes(case, {one for found in used.values() for one in found})),
     )
     return Refused(**vars(judged), reasons=reasons) if reasons else Allowed(_MADE_HERE, judged=judged)
+
+
+def waits(decision: Refused) -> bool:
+    """Whether time alone lacks: every reason passes by itself."""
+    return all(BY_NAME[reason.rule].passes for reason in decision.reasons)
 
 
 def _ruled(code: Code, all_said: tuple[Fault | Unknown | Remark, ...], live: tuple[Waiver, ...], *, waived: bool) -> Ruled:

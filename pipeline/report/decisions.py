@@ -1,5 +1,6 @@
 """A decision on one screen, that a person can decide from: what the image is, what is proved, each rule, and what to do."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -7,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pipeline.notices import AGEING
 from pipeline.report.data import plain
 from pipeline.report.tables import coloured, table
 from pipeline.statements import Built, Ruled, Scanned, Tested
@@ -15,8 +17,8 @@ if TYPE_CHECKING:
     from pipeline.evidence import Evidence
     from pipeline.policy import Allowed, Judged, Reason, Refused
 
-AGEING = ("scan", "vulnerabilities", "end-of-life")
-"""Rules that an image breaks by the passing of time alone."""
+CALLS = re.compile(r"(?<![A-Za-z0-9_])([@#]|GH-)(?=[A-Za-z0-9])")
+"""What would call a person or name an issue, as `@babel/core` does."""
 IN_GRACE = "in their grace"
 REASONS = 3
 """Reasons of one rule that a table shows; all of them stand below it."""
@@ -73,8 +75,8 @@ def issue_markdown(decision: "Allowed | Refused", below: Sequence[str]) -> str:
     if not wrong and not coming:
         return ""
     lines = [f"`{decision.subject}`, judged {decision.at:%Y-%m-%d %H:%M} UTC by the policy `{decision.policy}`.", ""]
-    lines += [f"- {reason.rule}: {_inert(reason.message)}\n  - {_inert(reason.solution)}" for reason in wrong]
-    lines += [f"- {_inert(note)}" for note in coming]
+    lines += [f"- {reason.rule}: {_quiet(reason.message)}\n  - {_quiet(reason.solution)}" for reason in wrong]
+    lines += [f"- {_quiet(note)}" for note in coming]
     lines += ["", f"Released images that stand on it: {', '.join(below) if below else 'none'}."]
     return "\n".join(lines) + "\n"
 
@@ -175,3 +177,8 @@ def _row(*cells: str) -> str:
 def _inert(text: str) -> str:
     """One line, no HTML and no links: some of it was said inside images."""
     return " ".join(text.splitlines()).replace("<", "&lt;").replace("](", "]\\(")
+
+
+def _quiet(text: str) -> str:
+    """The same for an issue, which would also call by their names whom a package is named after."""
+    return CALLS.sub("\\1\u200b", _inert(text))

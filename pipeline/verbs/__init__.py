@@ -6,6 +6,7 @@ from pipeline.call import Call
 from pipeline.verbs.authors import explain_verb, init_verb, lint_verb, new_verb, plan_verb, update_verb
 from pipeline.verbs.back import history_verb, rollback_verb, withdraw_verb
 from pipeline.verbs.candidates import build_verb, run_verb, test_verb
+from pipeline.verbs.issues import issues_verb
 from pipeline.verbs.machine import doctor_verb, setup_verb
 from pipeline.verbs.released import released_verb
 from pipeline.verbs.releases import promote_verb
@@ -34,6 +35,7 @@ VERBS: Mapping[str, Callable[[Call], int]] = {
     "history": history_verb,
     "summary": summary_verb,
     "released": released_verb,
+    "issues": issues_verb,
     "run": run_verb,
     "update": update_verb,
 }

@@ -110,18 +110,20 @@ def verify_verb(call: Call) -> int:
     if call.arguments.issues:
         _write_issues(call, catalog, [decision for decision, _ in decisions])
         return 0
-    refused = [decision for decision, _ in decisions if not _allowed(decision)]
+    refused = [decision for decision, _ in decisions if not _allowed(decision, may_wait=call.arguments.may_wait)]
     return PromotionRefused.exit_code if refused else 0
 
 
 def _write_issues(call: Call, catalog: Catalog, decisions: "Sequence[Allowed | Refused]") -> None:
-    """A file for each image with which something is wrong by now, or will be: what an issue says, and who is affected."""
-    from pipeline import records, report
+    """A file for each image: what is wrong with it by now, or will be, and who is affected; or why nothing is."""
+    from pipeline import notices, records, report
 
     for decision in decisions:
         below = [name for name in plan.descendants(catalog, decision.image) if catalog.images[name].release]
-        if text := report.issue_markdown(decision, below):
-            records.write_text(call.arguments.issues / f"{decision.image}.md", text)
+        text = report.issue_markdown(decision, below)
+        clear = "" if text else notices.clear(decision)
+        notice = notices.Notice(image=decision.image, subject=str(decision.subject), text=text, clear=clear)
+        records.write_text(call.arguments.issues / f"{decision.image}.json", notice.model_dump_json())
 
 
 def _verify_alone(call: Call) -> int:
@@ -183,10 +185,10 @@ def _released_size(call: Call, catalog: Catalog, image: str) -> int | None:
     return call.registry.manifest(repository.at(digest)).size if digest else None
 
 
-def _allowed(decision: "Allowed | Refused") -> bool:
-    from pipeline.policy import Allowed
+def _allowed(decision: "Allowed | Refused", *, may_wait: bool) -> bool:
+    from pipeline.policy import Allowed, waits
 
-    return isinstance(decision, Allowed)
+    return isinstance(decision, Allowed) or (may_wait and waits(decision))
 
 
 def expected_of(call: Call, catalog: Catalog, image: str, hashes: Mapping[str, InputHash]) -> "Expected":

@@ -1,6 +1,7 @@
 """What those ask who look at releases day by day: which they are, from which commit, and whether they come out again."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -59,6 +60,28 @@ def test_one_of_them_is_picked_and_handed_on_to_the_jobs_that_follow(made: Relea
     ]
 
 
+def test_no_release_is_no_error_only_where_no_tag_is_there_and_nobody_has_a_record_of_one(made: Releases, tmp_path: Path) -> None:
+    nowhere = f"{str(made.repository).removesuffix('/family')}/nowhere"
+    record, summary = tmp_path / "record", tmp_path / "summary"
+
+    def asked(counts: str, releases: str = nowhere) -> Ended:
+        record.write_text(counts)
+        summary.write_text("")
+        given = {"PIPELINE_RELEASES": releases, "GITHUB_STEP_SUMMARY": str(summary)}
+        return made.call("released", "--record", str(record), **given)
+
+    fresh = asked("0\n0\n")
+    assert (fresh.code, json.loads(fresh.stdout)) == (0, [])
+    assert "Nothing was released to" in summary.read_text()
+    assert asked("0\n1\n").code == 3
+    assert "Releases are on record" in summary.read_text()
+    assert asked("").code == 2
+    assert asked("none\n").code == 2
+    assert asked("0\n", str(made.family.repository).removesuffix("/family")).code == 3
+    assert re.search(r"has [1-9][0-9]* tags", summary.read_text())
+    assert made.call("released", PIPELINE_RELEASES=nowhere).code == 3
+
+
 def test_an_image_that_is_built_again_must_get_its_digest(made: Releases) -> None:
     digest = str(made.tags()["v1.0-app"])
     assert made.call("build", "app", "--rebuild", "--expect", digest).code == 0
@@ -86,4 +109,4 @@ def test_packages_that_nobody_listed_cannot_be_looked_up(made: Releases) -> None
     candidate = listed(made.call("released", "app"))["app"]["candidate"]
     refused = made.call("scan", candidate, "--attached-sbom")
     assert refused.code == 2
-    assert "no list of packages that counts is attached" in refused.stderr
+    assert "no list of packages that counts is attached" in " ".join(refused.stderr.split())

@@ -18,7 +18,7 @@ GROUND = "names errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
     " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence policy"
-    " tagrules diagnosis pruning promotion runs matrix tries changes"
+    " tagrules diagnosis pruning promotion runs matrix tries changes notices"
 )
 EDGES = (
     "redaction conversation command buildinfo buildlog credentials registry harbor download debian rootfs additions toolchain"

@@ -159,7 +159,12 @@ def test_options_of_a_check_that_others_make_void_are_exit_2(
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "run"])
 def test_a_word_that_no_verb_knows_is_told_with_the_usage_of_its_verb(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    needed = {"new": ["x", "--parent", "y"], "rollback": ["x", "--to", "1", "--reason", "y"], "withdraw": ["x", "--reason", "y"]}
+    needed = {
+        "issues": ["x", "--there", "y"],
+        "new": ["x", "--parent", "y"],
+        "rollback": ["x", "--to", "1", "--reason", "y"],
+        "withdraw": ["x", "--reason", "y"],
+    }
     with pytest.raises(SystemExit) as ended:
         parse([verb, *needed.get(verb, ["x"] if verb not in ("setup", "doctor") else []), "--nope"])
     assert ended.value.code == 2
