@@ -118,3 +118,15 @@ def test_all_that_a_child_pipeline_needs_of_other_jobs_is_in_it() -> None:
 def test_calls_are_seen_as_a_shell_does() -> None:
     script = ['if [ -n "$A" ]; then python -m pipeline test "$A" --lane cpu; fi', "python -m pipeline plan > work/x"]
     assert list(verbs({"script": script})) == [["test", "$A", "--lane", "cpu"], ["plan"]]
+
+
+@EACH
+def test_what_is_merged_is_never_cancelled_half_way_by_what_is_merged_next(name: str) -> None:
+    if not of_a_change(name, JOBS[name]) and "script" in JOBS[name] and name != "project: look":
+        assert JOBS[name]["interruptible"] is False
+
+
+@EACH
+def test_statements_are_kept_as_long_as_a_job_can_be_repeated(name: str) -> None:
+    if "paths" in JOBS[name].get("artifacts", {}):
+        assert JOBS[name]["artifacts"]["expire_in"] == "30 days"
