@@ -23,6 +23,7 @@ from tests.vulnerabilities import push as push_database
 
 OTHER = Advisory(source="debian 12", package="absent", id="CVE-2099-2", fixed="99.0")
 FOUND = Advisory(source="debian 12", package="shell", id="CVE-2099-1", fixed="99.0", severity="HIGH")
+TITLE = "app: vulnerabilities in what is released"
 OLD = f"six==1.15.0 \\\n    --hash=sha256:{'0' * 64}\n"
 
 
@@ -81,6 +82,19 @@ def test_a_policy_that_is_not_the_one_of_the_environment_releases_nothing(reposi
     assert released(repository) == {}
 
 
+def recorded(repository: Repository, environment: str, count: int) -> None:
+    """Let GitHub remember jobs that were let into an environment."""
+    (repository.root / "cache" / "gh" / f"{environment}.deployments").write_text(str(count))
+
+
+def test_before_the_first_release_a_night_says_so_and_is_not_red(repository: Repository) -> None:
+    for run, workflow, job in ("18", "rescan", "look"), ("19", "rebuild", "pick"):
+        ran = repository.run("schedule", run, workflow)
+        assert ran.results == {job: "success"}
+        assert "Nothing was released to" in ran.summary
+    assert told(repository) == []
+
+
 @pytest.fixture(scope="module")
 def release(repository: Repository) -> str:
     """The digest of `app`, which the button has released."""
@@ -89,6 +103,7 @@ def release(repository: Repository) -> str:
     ran = repository.run("workflow_dispatch", "21", "promote", action="promote", images="app", number="1", reason="it is time")
     assert ran.results == {"look": "success", "release": "success"}
     assert released(repository).keys() == {"v1.0-app", "v1.0.1-app"}
+    recorded(repository, "release", 1)
     assert "it is time" in repository.family.call("history", "app").stderr
     return released(repository)["v1.0-app"]
 
@@ -99,19 +114,45 @@ def test_a_night_in_which_nothing_is_known_tells_nobody(release: str, repository
     assert told(repository) == []
 
 
+def test_releases_that_are_looked_for_in_the_wrong_place_are_never_taken_for_none(release: str, repository: Repository) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(repository.variables, names.ENV_RELEASES, f"{repository.variables[names.ENV_RELEASES]}-mistyped")
+        ran = repository.run("schedule", "28", "rescan")
+    assert ran.results == {"look": "failure"}
+    assert "`PIPELINE_RELEASES` names another place than promotions write to" in ran.summary
+
+
 def test_what_is_known_later_becomes_a_signed_statement_and_one_issue_however_many_nights_pass(
     release: str, repository: Repository, stack: Stack
 ) -> None:
+    stranger = {"kind": "issue", "number": 1, "state": "open", "title": TITLE, "body": "mine", "user": {"login": "somebody"}}
+    (repository.root / "cache" / "gh" / "1.json").write_text(json.dumps(stranger))
     repository.variables[names.ENV_DATABASE] = mirror(stack, OTHER, FOUND)
     for night in "23", "24":
         ran = repository.run("schedule", night, "rescan")
         assert ran.results == dict.fromkeys(("look", "sign", "judge", "tell"), "success")
-        (issue,) = told(repository)
-        assert issue["title"] == "app: vulnerabilities in what is released"
+        other, issue = told(repository)
+        assert other == stranger
+        assert (issue["title"], issue["state"], issue["comments"]) == (TITLE, "open", [])
         assert FOUND.id in issue["body"]
     verdict = repository.family.call("verify", "app", "--policy", "policies/release.yaml", "--json")
     assert verdict.code == 7
     assert {reason["rule"] for reason in verdict.data[0]["reasons"]} == {"vulnerabilities"}
+
+
+def test_the_night_that_finds_nothing_any_more_closes_the_issue_and_says_why_once(
+    release: str, repository: Repository, stack: Stack
+) -> None:
+    before = repository.variables[names.ENV_DATABASE]
+    repository.variables[names.ENV_DATABASE] = mirror(stack, OTHER)
+    for night in "29", "30":
+        ran = repository.run("schedule", night, "rescan")
+        assert ran.results == dict.fromkeys(("look", "sign", "judge", "tell"), "success")
+        _, issue = told(repository)
+        assert (issue["state"], issue["state_reason"]) == ("closed", "completed")
+        (comment,) = issue["comments"]
+        assert "nothing that it asks about has a fix" in comment
+    repository.variables[names.ENV_DATABASE] = before
 
 
 def test_a_pull_request_is_compared_with_the_release_that_it_follows(release: str, repository: Repository) -> None:
@@ -144,11 +185,24 @@ def test_locks_that_moved_become_a_pull_request_of_locks_alone(repository: Repos
     repository.commit("Ask for six")
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
     repository.git("remote", "set-url", "origin", str(tmp_path / "origin.git"))
-    ran = repository.run("schedule", "27", "update")
-    assert ran.results == {"solve": "success", "propose": "success"}
-    (proposed,) = (one for one in told(repository) if one["kind"] == "pull request")
-    assert (proposed["title"], proposed["branch"]) == ("Update the locks of app", "update-27")
-    pushed = ("-C", str(tmp_path / "origin.git"), "show", "--stat", "--format=%an", "update-27")
+    stranger = {
+        "kind": "pull request",
+        "number": 90,
+        "state": "open",
+        "branch": "update",
+        "isCrossRepository": True,
+        "title": "x",
+    }
+    (repository.root / "cache" / "gh" / "90.json").write_text(json.dumps(stranger))
+    for run in "27", "31":
+        ran = repository.run("schedule", run, "update")
+        assert ran.results == {"solve": "success", "propose": "success"}
+        other, proposed = sorted(
+            (one for one in told(repository) if one["kind"] == "pull request"), key=lambda one: one["title"]
+        )[::-1]
+        assert other == stranger
+        assert (proposed["title"], proposed["branch"]) == ("Update the locks of app", "update")
+    pushed = ("-C", str(tmp_path / "origin.git"), "show", "--stat", "--format=%an", "update")
     shown = repository.git(*pushed)
     assert "1-six.lock" in shown
     assert "1 file changed" in shown

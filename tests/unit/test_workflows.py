@@ -25,8 +25,8 @@ FOREIGN = {"build", "test", "scan", "run", "setup", "lint", "update"}
 """Verbs that run a Dockerfile, an image, a scanner, or what they download."""
 KEY = re.compile(r"PIPELINE_KEY_|COSIGN_PASSWORD|SIGNING_KEY")
 SECRET = re.compile(r"\bsecrets\b|github\.token|GITHUB_TOKEN|GH_TOKEN")
-OF_PULL_REQUESTS = "github.event_name == 'pull_request'"
-OF_OTHERS = "github.event_name != 'pull_request'"
+OF_CHANGES = "github.event_name != 'push'"
+OF_PUSHES = "github.event_name == 'push'"
 MATRIX = "${{ matrix.labels }}"
 
 
@@ -61,9 +61,9 @@ class Job:
         return [words for script in self.scripts for words in calls(script)]
 
     @property
-    def of_pull_requests(self) -> bool:
-        """Whether a pull request may start it."""
-        return "pull_request" in self.on and OF_OTHERS not in str(self.data.get("if", ""))
+    def of_changes(self) -> bool:
+        """Whether what is not merged yet may start it: a pull request, or one in a queue."""
+        return bool(self.on & {"pull_request", "merge_group"}) and OF_PUSHES not in str(self.data.get("if", ""))
 
 
 def calls(script: str) -> Iterator[list[str]]:
@@ -112,6 +112,110 @@ def test_a_workflow_has_no_right_but_those_of_its_jobs_and_runs_once_at_a_time(p
     assert "workflow_run" not in data[True]
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_only_a_pull_request_is_cancelled_by_its_next_commit(path: Path) -> None:
+    concurrency = yaml.safe_load(path.read_text(encoding="utf-8"))["concurrency"]
+    assert concurrency["cancel-in-progress"] in (False, "${{ github.event_name == 'pull_request' }}")
+    assert ("github.run_id" in concurrency["group"]) is (path.name == "promote.yml"), "who waits can be cancelled by a third"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_what_a_pull_request_must_pass_a_queue_of_them_must_pass_too(path: Path) -> None:
+    on = yaml.safe_load(path.read_text(encoding="utf-8"))[True]
+    assert ("pull_request" in on) is ("merge_group" in on)
+
+
+@each
+def test_a_check_that_a_change_must_pass_cannot_be_skipped(job: Job) -> None:
+    if job.of_changes:
+        assert "needs" not in job.data
+        assert job.data.get("if", OF_CHANGES) == OF_CHANGES
+
+
+@each
+def test_a_job_that_runs_after_a_failure_names_what_it_still_needs(job: Job) -> None:
+    condition = str(job.data.get("if", ""))
+    assert "always()" not in condition
+    if "!cancelled()" in condition:
+        assert re.search(r"needs\.[a-z-]+\.(outputs\.[a-z-]+ != ''|result == 'success')", condition)
+
+
+@each
+def test_what_stops_the_pipeline_is_called_only_where_there_is_one(job: Job) -> None:
+    for step in job.steps:
+        if "always()" in str(step.get("if", "")) and list(calls(step.get("run", ""))):
+            assert step["if"] == "${{ always() && steps.pipeline.outcome == 'success' }}"
+            (got,) = (other for other in job.steps if other.get("id") == "pipeline")
+            assert got["run"] == ".github/pipeline"
+
+
+@each
+def test_what_a_job_leaves_has_a_name_of_its_own_and_is_kept_as_long_as_a_run_can_be_repeated(job: Job) -> None:
+    left = [step["with"] for step in job.steps if step.get("uses", "").startswith("actions/upload-artifact@")]
+    others = [
+        step["with"]["name"]
+        for other in JOBS
+        if (other.file, other.name) != (job.file, job.name) and other.file == job.file
+        for step in other.steps
+        if step.get("uses", "").startswith("actions/upload-artifact@")
+    ]
+    names = [one["name"] for one in left]
+    assert len({*names, *others}) == len(names) + len(set(others))
+    for one in left:
+        assert one["retention-days"] >= 30
+        assert ("matrix.id" in one["name"]) is ("strategy" in job.data)
+
+
+@each
+def test_what_builds_and_scans_found_is_kept_when_their_time_is_over(job: Job) -> None:
+    for step in job.steps:
+        if step.get("id") == "statements":
+            assert step["if"] == "always()"
+
+
+@each
+def test_a_token_that_writes_is_not_seen_by_the_step_that_decides(job: Job) -> None:
+    for step in job.steps:
+        if list(calls(step.get("run", ""))):
+            assert "GH_TOKEN" not in {**job.data.get("env", {}), **step.get("env", {})}
+
+
+@each
+def test_no_failure_is_lost_in_a_pipe(job: Job) -> None:
+    for step in job.steps:
+        if re.search(r"(?<!\|)\|(?!\|)", re.sub(r"'[^']*'", "", step.get("run", ""))):
+            assert step["run"].startswith("set -o pipefail\n")
+
+
+def test_no_file_that_is_installed_runs_code_of_its_own_while_it_is_built() -> None:
+    texts = [
+        path.read_text(encoding="utf-8")
+        for folder in (".github", "deploy")
+        for path in (PROJECT / folder).rglob("*")
+        if path.is_file()
+    ]
+    lines = [line for text in texts for line in text.splitlines() if "--require-hashes" in line]
+    assert len(lines) == 4
+    assert all("--only-binary :all:" in line for line in lines)
+
+
+def test_what_is_on_record_are_the_environments_of_releases_and_of_nights_that_found_some() -> None:
+    recorded = re.search(r"for environment in (.*); do", (PROJECT / ".github" / "record").read_text(encoding="utf-8"))
+    assert recorded
+    release, tell = (next(job for job in JOBS if str(job) == name) for name in ("promote.yml:release", "rescan.yml:tell"))
+    assert recorded[1].split() == [release.data["environment"], tell.data["environment"]]
+    for job in JOBS:
+        if ".github/record > record" in job.scripts:
+            assert job.data["permissions"]["deployments"] == "read"
+            assert any(words[0] == "released" and words[-2:] == ["--record", "record"] for words in job.calls)
+
+
+def test_actions_are_brought_up_to_date_after_others_have_tried_them() -> None:
+    (asked,) = yaml.safe_load((PROJECT / ".github" / "dependabot.yml").read_text(encoding="utf-8"))["updates"]
+    assert (asked["package-ecosystem"], asked["directory"]) == ("github-actions", "/")
+    assert asked["cooldown"]["default-days"] >= 7
+
+
 @each
 def test_a_job_says_its_rights_and_how_long_it_may_take(job: Job) -> None:
     assert job.data["permissions"], "a job that reads the code says so"
@@ -123,7 +227,7 @@ def test_a_job_says_its_rights_and_how_long_it_may_take(job: Job) -> None:
 def test_only_jobs_that_run_nobody_elses_code_may_write_to_the_repository(job: Job) -> None:
     if "write" in job.data["permissions"].values():
         assert not {words[0] for words in job.calls} & FOREIGN
-        assert not job.of_pull_requests
+        assert not job.of_changes
 
 
 @each
@@ -214,8 +318,8 @@ def test_a_secret_is_reached_in_a_protected_environment_alone(job: Job) -> None:
 
 
 @each
-def test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours(job: Job) -> None:
-    if job.of_pull_requests:
+def test_no_job_of_a_change_can_reach_a_secret_an_environment_or_a_runner_of_ours(job: Job) -> None:
+    if job.of_changes:
         assert not SECRET.search(job.text)
         assert "environment" not in job.data
         assert job.data["runs-on"] == HOSTED
@@ -231,10 +335,10 @@ def test_whoever_looks_vulnerabilities_up_asks_the_mirror_that_the_repository_na
 
 
 @each
-def test_a_job_is_for_pull_requests_or_for_others_and_says_which(job: Job) -> None:
+def test_a_job_is_for_changes_or_for_what_is_merged_and_says_which(job: Job) -> None:
     if job.file == "images.yml":
         condition = str(job.data["if"]).removeprefix("${{ ")
-        assert condition == OF_PULL_REQUESTS or condition.startswith(f"{OF_OTHERS} && ")
+        assert condition == OF_CHANGES or condition.startswith(f"{OF_PUSHES} && ")
 
 
 @each
@@ -310,14 +414,14 @@ KEYED = {"env": {"SIGNING_KEY": "${{ secrets.PIPELINE_KEY_CI }}"}, "run": "exec 
         ),
         (test_a_secret_is_reached_in_a_protected_environment_alone, SCAN, {"environment": ""}),
         (
-            test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours,
+            test_no_job_of_a_change_can_reach_a_secret_an_environment_or_a_runner_of_ours,
             CHANGE,
             {"runs-on": ["self-hosted"]},
         ),
-        (test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours, CHANGE, {"steps": [KEYED]}),
-        (test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours, CHANGE, {"environment": "signing"}),
-        (test_no_job_of_a_pull_request_can_reach_a_secret_an_environment_or_a_runner_of_ours, GPU, {"if": "true"}),
-        (test_a_job_is_for_pull_requests_or_for_others_and_says_which, GPU, {"if": "needs.plan.outputs.gpu != ''"}),
+        (test_no_job_of_a_change_can_reach_a_secret_an_environment_or_a_runner_of_ours, CHANGE, {"steps": [KEYED]}),
+        (test_no_job_of_a_change_can_reach_a_secret_an_environment_or_a_runner_of_ours, CHANGE, {"environment": "signing"}),
+        (test_no_job_of_a_change_can_reach_a_secret_an_environment_or_a_runner_of_ours, GPU, {"if": "true"}),
+        (test_a_job_is_for_changes_or_for_what_is_merged_and_says_which, GPU, {"if": "needs.plan.outputs.gpu != ''"}),
         (test_nothing_is_pasted_into_a_script, CHANGE, {"steps": [{"run": "echo ${{ github.head_ref }}"}]}),
         (test_a_script_calls_only_verbs_and_options_that_exist, CHANGE, {"steps": [{"run": "exec pipeline build --rebuilt"}]}),
         (test_every_action_is_named_by_its_commit_and_says_its_version, CHANGE, {"steps": [{"uses": "actions/checkout@v7"}]}),
@@ -329,6 +433,26 @@ KEYED = {"env": {"SIGNING_KEY": "${{ secrets.PIPELINE_KEY_CI }}"}, "run": "exec 
             {"steps": [{"env": {"PIPELINE_TRIVY_DB": ""}, "run": "exec pipeline scan"}]},
         ),
         (test_only_sessions_that_exist_are_named, CHANGE, {"steps": [{"run": "nox -s units"}]}),
+        (
+            test_what_stops_the_pipeline_is_called_only_where_there_is_one,
+            CHANGE,
+            {"steps": [{"if": "always()", "run": "pipeline setup --stop"}]},
+        ),
+        (test_a_check_that_a_change_must_pass_cannot_be_skipped, CHANGE, {"needs": ["plan"]}),
+        (test_a_check_that_a_change_must_pass_cannot_be_skipped, CHANGE, {"if": f"{OF_CHANGES} && vars.ASKED != ''"}),
+        (test_a_job_that_runs_after_a_failure_names_what_it_still_needs, SIGN, {"if": "${{ !cancelled() }}"}),
+        (test_no_failure_is_lost_in_a_pipe, CHANGE, {"steps": [{"run": "number=$(gh issue list | jq length)"}]}),
+        (test_a_token_that_writes_is_not_seen_by_the_step_that_decides, CHANGE, {"env": {"GH_TOKEN": "x"}}),
+        (
+            test_what_a_job_leaves_has_a_name_of_its_own_and_is_kept_as_long_as_a_run_can_be_repeated,
+            GPU,
+            {"steps": [{"uses": "actions/upload-artifact@", "with": {"name": "statements-build", "retention-days": 30}}]},
+        ),
+        (
+            test_what_a_job_leaves_has_a_name_of_its_own_and_is_kept_as_long_as_a_run_can_be_repeated,
+            SCAN,
+            {"steps": [{"uses": "actions/upload-artifact@", "with": {"name": "statements-scan", "retention-days": 7}}]},
+        ),
     ],
 )
 def test_each_rule_finds_its_fault(rule: Callable[[Job], None], job: Job, change: Mapping[str, Any]) -> None:
