@@ -12,6 +12,7 @@ NONE = ("None", "No", "N/A", "Not Supported", "")
 RESET = "stop what uses it, then `nvidia-smi --gpu-reset -i {gpu}` as root, or reboot"
 REPLACE = "take the GPU out of service: it has to be replaced"
 FABRIC = "`systemctl status nvidia-fabricmanager`: it must run, at the driver's own version; wait until the state is `Completed`"
+SHARE = "`nvidia-smi -i {gpu} -c DEFAULT` as root: the checks are several processes on one GPU"
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ CONDITIONS = (
     Condition("Remapped Rows/Pending", "memory rows wait for their remapping", RESET),
     Condition("Remapped Rows/Remapping Failure Occurred", "memory rows could not be remapped", REPLACE),
     Condition("GPU Recovery Action", "the driver wants `{value}`", RESET),
+    Condition("Compute Mode", "its compute mode is `{value}`", SHARE, (*NONE, "Default")),
 )
 """Names and values as drivers 450 to 580 print them (NVIDIA's manual of nvidia-smi; GPU memory error management)."""
 

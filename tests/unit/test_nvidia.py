@@ -98,6 +98,16 @@ def test_each_condition_is_found(old: str, new: str, says: str) -> None:
     assert trouble.gpu == T4
 
 
+@pytest.mark.parametrize("mode", ["Exclusive_Process", "Prohibited"])
+def test_a_gpu_that_only_one_process_may_use_is_no_good_for_checks_of_several(mode: str) -> None:
+    told = recorded("t4.q.txt")
+    before, mark, after = told.partition("    Retired Pages\n")
+    (trouble,) = look(Smi("t4", q=done(f"{before}    Compute Mode                      : {mode}\n{mark}{after}"))).troubles
+    assert f"its compute mode is `{mode}`" in trouble.text
+    assert "-c DEFAULT" in trouble.remedy
+    assert look(Smi("t4", q=done(f"{before}    Compute Mode                      : Default\n{mark}{after}"))).troubles == ()
+
+
 @pytest.mark.parametrize(
     ("field", "value"),
     [
