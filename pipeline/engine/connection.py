@@ -131,7 +131,7 @@ def _facts(client: "APIClient") -> Facts:
         info.get("DiscoveredDevices") or (),
         info.get("SecurityOptions") or (),
     )
-    cdi = any("nvidia.com/gpu" in str(device.get("ID")) for device in devices)
+    cdi = any(str(device.get("ID")).startswith("nvidia.com/gpu=") for device in devices)
     return Facts(
         version=str(info.get("ServerVersion", "")),
         root=str(info.get("DockerRootDir", "")),

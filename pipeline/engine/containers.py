@@ -34,6 +34,7 @@ REFUSALS = (
     "nvidia-cdi-hook",
     "unresolvable cdi device",
     "cdi device inj",
+    "no known gpu vendor",
 )
 """In the engine's words, in lower case: it, or what it runs for that, cannot hand out GPUs that were asked for."""
 

@@ -97,6 +97,7 @@ def test_the_engines_words_become_our_errors(text: str, error: type[Exception]) 
         ('could not select device driver "" with capabilities: [[gpu]]', Temporary),
         ('could not select device driver "cdi" with capabilities: []', Temporary),
         ("CDI device injection failed: unresolvable CDI devices nvidia.com/gpu=GPU-1", Temporary),
+        ("failed to discover GPU vendor from CDI: no known GPU vendor found", Temporary),
         (
             "OCI runtime create failed: error running hook #0: error running hook: exit status 1, stdout: , stderr: "
             "Auto-detected mode as 'legacy'\nnvidia-container-cli: initialization error: load library failed: "
@@ -262,6 +263,8 @@ def test_no_ids_are_never_read_as_all_gpus(stuck: Engine) -> None:
         ({"Runtimes": {"nvidia": {}, "runc": {}}}, True, "toolkit"),
         ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=GPU-1"}]}, True, "cdi"),
         ({"DiscoveredDevices": [{"Source": "cdi", "ID": "vendor.com/net=eth0"}]}, False, "toolkit"),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "management.nvidia.com/gpu=all"}]}, False, "toolkit"),
+        ({"DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu-extra=1"}]}, False, "toolkit"),
     ],
 )
 def test_an_engine_that_discovered_gpus_is_asked_by_cdi(info: dict[str, Any], gpus: bool, way: str) -> None:
