@@ -2,17 +2,20 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from pipeline import keys, policies
+from pipeline import dsse, keys, policies
 from pipeline.command import Completed
 from pipeline.cosign import Cosign
-from pipeline.errors import InputError
+from pipeline.errors import InputError, ToolUnfit
 from pipeline.evidence import Key
+from pipeline.gather import Keys
+from pipeline.policy import ListedKey
 from tests.cases import NOW
 
 POLICY = Path(__file__).parents[2] / "policies"
@@ -163,3 +166,43 @@ def test_exceptions_that_do_nothing_are_told_by_file_and_line_and_a_folder_witho
     (tmp_path / "exceptions.yaml").write_text(f"exceptions:\n{line}")
     (found,) = policies.idle(tmp_path, ["nlp"], NOW)
     assert str(found).startswith(f"{tmp_path}/exceptions.yaml:2: exception `size` expired")
+
+
+def test_the_development_key_is_made_once_and_for_loopback_alone(tmp_path: Path) -> None:
+    made: list[Path] = []
+
+    def make_pair(folder: Path, name: str) -> None:
+        made.append(folder)
+        (folder / f"{name}.key").write_text("key")
+
+    cosign: Any = SimpleNamespace(make_pair=make_pair)
+    with pytest.raises(ToolUnfit, match="there is no key for the role `release`"):
+        keys.private("release", {"ci": "ci.key"}, cache=tmp_path, loopback=False, cosign=cosign, environment={})
+    assert made == []
+    for _ in range(2):
+        given = {"HOME": "/home", "COSIGN_PASSWORD": "of another key"}
+        found = keys.private("release", {}, cache=tmp_path / "cache", loopback=True, cosign=cosign, environment=given)
+        assert Path(found.reference) == (folder := tmp_path / "cache" / "keys") / "development.key"
+        assert found.environment == {"HOME": "/home", "COSIGN_PASSWORD": ""}
+    assert made == [folder]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_each_key_of_a_policy_comes_from_where_it_says(tmp_path: Path) -> None:
+    service, ours, filed = pem(), pem(), pem()
+    cosign: Any = SimpleNamespace(public=lambda key: service if key.reference == "awskms:///alias/ci" else b"")
+    listed = [
+        ListedKey(name="a", roles=("ci",), kms="awskms:///alias/ci"),
+        ListedKey(name="b", roles=("gpu",), development=True),
+        ListedKey(name="c", roles=("release",), file="keys/c.pub"),
+    ]
+
+    def load() -> Keys:
+        return keys.listed(listed, {"keys/c.pub": filed}, cache=tmp_path, cosign=lambda: cosign, environment={})
+
+    with pytest.raises(InputError, match="the development key cannot be read") as caught:
+        load()
+    assert caught.value.hint == "`nox -s sign` makes one"
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "development.pub").write_bytes(ours)
+    assert load() == [(one.key, dsse.public_key(content)) for one, content in zip(listed, (service, ours, filed), strict=True)]
