@@ -9,7 +9,7 @@ from pipeline.errors import Temporary, ToolUnfit
 SECONDS = 60.0
 SOURCES: tuple[Sequence[str], ...] = (("dmesg",), ("journalctl", "-k", "-b", "-o", "short-monotonic", "--no-pager"))
 """Each prints the seconds since the boot, which stay the same however often one asks; times of day do not."""
-OF_PROGRAMS = frozenset({13, 31, 43, 45, 69})
+OF_PROGRAMS = frozenset({13, 31, 43, 45, 69, 137})
 """Xids that a faulty program causes on a sound GPU, or that a killed one leaves (NVIDIA, Xid errors): an image can write them."""
 TIME = re.compile(r"^\[\s*(\d+\.\d+)\]")
 EVENT = re.compile(r"NVRM: .*|nvidia-nvswitch\S*: SXid .*")
