@@ -525,13 +525,23 @@ def test_a_registry_that_takes_another_manifest_than_was_sent_is_told(server: Fa
         (b"[]", OCI_MANIFEST),
         (b"<html>", OCI_MANIFEST),
         (b'{"mediaType": ["x"], "layers": []}', ""),
+        (b'{"manifests": [], "layers": [], "fsLayers": []}', OCI_MANIFEST),
+        (b"[" * 100_000, OCI_MANIFEST),
     ],
+    ids=lambda value: value[-40:].decode() if isinstance(value, bytes) else value,
 )
 def test_a_manifest_of_doubtful_type_is_not_handed_out(server: FakeRegistry, client: Registry, body: bytes, header: str) -> None:
     pinned = server.repository().at(Digest.of(body))
     server.canned["GET", f"/v2/team/images/manifests/{pinned.digest}"] = [Answer(200, body, {"Content-Type": header})]
     with pytest.raises(ToolFailed):
         client.raw_manifest(pinned)
+
+
+def test_a_manifest_that_does_not_tell_its_type_is_what_the_registry_says(server: FakeRegistry, client: Registry) -> None:
+    pinned = server.repository().at(Digest.of(body := b'{"layers": []}'))
+    answer = Answer(200, body, {"Content-Type": f"{OCI_MANIFEST} ; charset=utf-8"})
+    server.canned["GET", f"/v2/team/images/manifests/{pinned.digest}"] = [answer]
+    assert client.raw_manifest(pinned) == (body, OCI_MANIFEST)
 
 
 def test_a_manifest_tells_what_it_refers_to(server: FakeRegistry, client: Registry) -> None:
