@@ -139,6 +139,24 @@ def test_a_blob_with_another_size_or_content_is_never_complete(server: FakeRegis
         client.blob(server.repository(), wanted)
 
 
+@pytest.mark.parametrize("size", [9, 11])
+def test_a_blob_of_another_size_than_its_manifest_says_is_never_complete(
+    server: FakeRegistry, client: Registry, size: int
+) -> None:
+    server.put_blob(b"0123456789")
+    with pytest.raises(ToolFailed, match=f"arrived damaged: 10 bytes of {size}"):
+        client.blob(server.repository(), replace(blob(b"0123456789"), size=size))
+
+
+def test_a_blob_that_does_not_end_is_cut_off(server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "CHUNK", 1000)
+    server.put_blob(bytes(5000))
+    found: list[bytes] = []
+    with pytest.raises(ToolFailed, match="arrived damaged"):
+        found.extend(client.stream(server.repository(), replace(blob(bytes(5000)), size=1500)))
+    assert found == [bytes(1000)]
+
+
 def test_a_large_blob_is_streamed_and_not_held(server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "CHUNK", 1000)
     content = bytes(5000)
