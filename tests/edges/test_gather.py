@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from pipeline import attest, dsse, gather, names, statements
-from pipeline.errors import NotThere, ToolFailed
+from pipeline.errors import NotThere, RegistryRefused, ToolFailed
 from pipeline.evidence import Evidence, Ignored, Key, Signed, Why
 from pipeline.oci import OCI_EMPTY, OCI_MANIFEST, Descriptor, Digest, Pinned
 from pipeline.registry import Registry
@@ -131,6 +131,15 @@ def test_a_manifest_or_bundle_that_is_listed_and_gone_may_have_been_a_failure(hu
     assert hung.whys() == [(str(lane), Why.UNREADABLE)]
     hung.server.canned["GET", f"/v2/team/images/manifests/{lane}"] = [unknown("MANIFEST_UNKNOWN")]
     assert hung.whys() == [(str(lane), Why.UNREADABLE)]
+
+
+@pytest.mark.parametrize("place", ["manifests", "blobs"])
+def test_what_may_not_be_read_is_no_fault_of_the_image(hung: Hung, place: str) -> None:
+    lane = hung.hang(content := passed(hung))
+    digest = lane if place == "manifests" else Digest.of(content)
+    hung.server.canned["GET", f"/v2/team/images/{place}/{digest}"] = [Answer(403)]
+    with pytest.raises(RegistryRefused):
+        hung.evidence()
 
 
 def test_a_manifest_or_bundle_of_other_bytes_may_have_been_a_failure(hung: Hung) -> None:

@@ -193,6 +193,12 @@ def test_an_unreadable_list_of_tags_is_not_an_empty_one(server: FakeRegistry, cl
         client.tags(server.repository())
 
 
+def test_a_list_of_tags_that_is_refused_is_not_a_broken_one(server: FakeRegistry, client: Registry) -> None:
+    server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(403)]
+    with pytest.raises(RegistryRefused):
+        client.tags(server.repository())
+
+
 def test_a_list_of_tags_that_breaks_off_is_temporary(server: FakeRegistry, client: Registry) -> None:
     server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, b'{"tags": [', length=100)]
     with pytest.raises(Temporary, match="the connection broke while the list of tags"):
