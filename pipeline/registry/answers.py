@@ -25,6 +25,7 @@ _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN"}
 """Error codes of a true 404; `NOT_FOUND` is Harbor's."""
 _QUERY = re.compile(r"\?[^\s()<>'\"]+")
 _FULL = "exceed the configured upper limit"
+_SMALL = "whoever administers `{}` lets what stands before it take larger requests (nginx: `client_max_body_size 0`)"
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host:
         raise Temporary(text, hint="run the same command later")
     if absent(answer):
         raise NotThere(text, hint="it was deleted, or never there: check repository and digest")
-    raise ToolFailed(text)
+    raise ToolFailed(text, hint=_SMALL.format(host) if status == 413 else "")
 
 
 def body(answer: requests.Response, what: str, limit: int) -> bytes:

@@ -10,7 +10,7 @@ from pipeline.errors import NotThere, RegistryRefused, ToolFailed
 from pipeline.oci import Descriptor, Repository
 from pipeline.registry import answers, uploads, writing
 from pipeline.registry.arriving import Arriving
-from pipeline.registry.uploads import LostUpload
+from pipeline.registry.uploads import LostUpload, PartsRefused
 from pipeline.registry.wire import PUSH, Wire
 
 SMALL = 4 * 2**20
@@ -65,25 +65,37 @@ def _stream(
     wire: Wire, source: Repository, target: Repository, descriptor: Descriptor, place: str, progress: "_Progress"
 ) -> None:
     for attempt in range(1, writing.UPLOADS + 1):
+        whole = attempt == writing.UPLOADS or target.host in wire.undivided
         try:
-            _in_parts(wire, source, target, descriptor, place, progress)
+            _in_parts(wire, source, target, descriptor, place, progress, whole=whole)
             return
-        except LostUpload:
+        except LostUpload as error:
             if attempt == writing.UPLOADS:
                 raise
+            if isinstance(error, PartsRefused):
+                wire.undivided.add(target.host)
         place = ""
 
 
 def _in_parts(
-    wire: Wire, source: Repository, target: Repository, descriptor: Descriptor, place: str, progress: "_Progress"
+    wire: Wire,
+    source: Repository,
+    target: Repository,
+    descriptor: Descriptor,
+    place: str,
+    progress: "_Progress",
+    *,
+    whole: bool,
 ) -> None:
+    """What is sent `whole` is one part."""
+    part = descriptor.size if whole else uploads.PART
     progress.restart()
     with (
-        uploads.opened(wire, target, descriptor.digest, place) as upload,
+        uploads.opened(wire, target, descriptor.digest, place, whole=whole) as upload,
         closing(Arriving(wire, source, descriptor)) as arriving,
     ):
-        for begin in range(0, descriptor.size, uploads.PART):
-            size = min(uploads.PART, descriptor.size - begin)
+        for begin in range(0, descriptor.size, part):
+            size = min(part, descriptor.size - begin)
             upload.append(arriving, size)
             progress.advance(size)
         upload.finish()

@@ -33,6 +33,8 @@ class Wire:
         self._local = threading.local()
         self.unlisted: set[Repository] = set()
         """Where the registry has said that it keeps no lists of referrers."""
+        self.undivided: set[str] = set()
+        """Hosts that have not taken a blob in parts."""
 
     def ask(
         self,

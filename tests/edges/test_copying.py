@@ -176,6 +176,90 @@ def test_a_registry_that_takes_less_gets_the_rest(far: FakeRegistry, near: FakeR
     assert sent(near) == [1000, 600, 1000, 1000, 1000, 500]
 
 
+def first_upload(near: FakeRegistry) -> str:
+    """The path of the upload that is opened first."""
+    near.uploads["a"] = b""
+    place = "/v2/team/releases/blobs/uploads/a"
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [Answer(202, headers={"Location": place})]
+    return place
+
+
+OVER_4_MIB = b'{"errors": [{"code": "RANGE_INVALID", "message": "the request body is too large"}]}'
+
+
+@pytest.mark.parametrize(
+    ("path", "answer", "parts"),
+    [
+        pytest.param("", Answer(416, OVER_4_MIB), 1, id="GitHub's: no part over 4 MiB"),
+        pytest.param("?_state=999", Answer(400, b"no second"), 2, id="Google's: no second part"),
+        pytest.param("?_state=999", Answer(202, headers={"Range": "0-999"}), 2, id="Amazon's: a range that stands still"),
+        pytest.param("?_state=999", Answer(202, headers={"Range": "0-2000"}), 2, id="a range that ends behind the last byte"),
+    ],
+)
+def test_a_registry_that_takes_no_parts_gets_blobs_whole(
+    far: FakeRegistry, near: FakeRegistry, path: str, answer: Answer, parts: int
+) -> None:
+    near.canned["PATCH", first_upload(near) + path] = [answer]
+    registry, other = Registry(), far.put_blob(CONTENT[:3000])
+    registry.copy_blob(far.repository(), near.repository("team/releases"), BLOB)
+    registry.copy_blob(far.repository(), near.repository(), Descriptor("x", Digest(other["digest"]), 3000))
+    assert near.blobs == far.blobs
+    assert near.uploads == {}
+    assert sent(near) == [*[1000] * parts, 4500, 3000]
+    ranges = [headers.get("Content-Range") for method, _, headers in near.requests if method == "PATCH"]
+    assert ranges[-2:] == [None, None]
+
+
+def test_parts_that_make_no_blob_are_sent_whole(far: FakeRegistry, near: FakeRegistry) -> None:
+    wrong = Answer(400, b'{"errors": [{"code": "DIGEST_INVALID"}]}')
+    near.canned["PUT", f"{first_upload(near)}?_state=4499&digest=sha256%3A{BLOB.digest.hex}"] = [wrong]
+    assert sum(copy(far, near)) == BLOB.size
+    assert near.blobs == {str(BLOB.digest): CONTENT}
+    assert sent(near) == [1000, 1000, 1000, 1000, 500, 4500]
+
+
+def test_what_breaks_off_whole_is_begun_anew(far: FakeRegistry, near: FakeRegistry) -> None:
+    near.canned["PATCH", first_upload(near)] = [Answer(416)]
+    near.cuts = [None, 2000, None]
+    assert sum(copy(far, near)) == BLOB.size
+    assert sent(near) == [1000, 4500, 4500]
+    assert near.blobs == {str(BLOB.digest): CONTENT}
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_blob_that_is_refused_whole_too_is_told_with_the_registrys_words(
+    far: FakeRegistry, near: FakeRegistry, status: int
+) -> None:
+    place = {"Location": "/v2/team/releases/blobs/uploads/a"}
+    near.uploads["a"] = b""
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [Answer(202, headers=place)] * 9
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [Answer(status, b"not so")] * 9
+    with pytest.raises(ToolFailed, match="not so") as caught:
+        copy(far, near)
+    assert near.blobs == {}
+    assert ("client_max_body_size" in caught.value.hint) == (status == 413)
+
+
+@pytest.mark.parametrize("status", [201, 204])
+def test_a_part_may_be_taken_with_another_status(far: FakeRegistry, near: FakeRegistry, status: int) -> None:
+    near.uploads["a"] = CONTENT[:1000]
+    near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [
+        Answer(202, headers={"Location": "/v2/team/releases/blobs/uploads/a"})
+    ]
+    near.canned["PATCH", "/v2/team/releases/blobs/uploads/a"] = [Answer(status, headers={"Range": "0-999"})]
+    copy(far, near)
+    assert near.blobs == {str(BLOB.digest): CONTENT}
+
+
+@pytest.mark.parametrize("status", [400, 404, 405])
+def test_a_registry_that_does_not_tell_what_it_has_got_gets_all_anew(far: FakeRegistry, near: FakeRegistry, status: int) -> None:
+    near.canned["GET", f"{first_upload(near)}?_state=999"] = [Answer(status)]
+    near.cuts = [None, 300]
+    copy(far, near)
+    assert near.blobs == {str(BLOB.digest): CONTENT}
+    assert sent(near) == [1000, 1000, 1000, 1000, 1000, 1000, 500]
+
+
 def test_a_registry_that_asks_for_an_hour_is_told_at_once(far: FakeRegistry, near: FakeRegistry) -> None:
     near.uploads["a"] = b""
     near.canned["POST", "/v2/team/releases/blobs/uploads/"] = [
