@@ -51,6 +51,11 @@ class Ran:
         return {str(one["jobID"]): str(one["jobResult"]) for one in self.events if one.get("jobResult")}
 
     @property
+    def failed(self) -> list[str]:
+        """The steps that failed, by their names."""
+        return [str(one["step"]) for one in self.events if one.get("stepResult") == "failure"]
+
+    @property
     def summary(self) -> str:
         """What the steps wrote for people."""
         told = (str(one["msg"]).strip().partition("Summary - ") for one in self.events)
@@ -113,6 +118,8 @@ class Repository:
         payload: dict[str, Any] = {"ref": "refs/heads/main", "inputs": inputs}
         if event == "pull_request":
             payload = {"pull_request": {"base": {"ref": "main"}, "head": {"ref": "x"}}}
+        if event == "merge_group":
+            payload = {"merge_group": {"base_sha": self.git("rev-parse", "HEAD~1")}}
         (self.root / "event.json").write_text(json.dumps(payload))
         shutil.rmtree(self.root / "kept", ignore_errors=True)
         path = os.pathsep.join([*map(str, self.folders), os.environ["PATH"]])

@@ -171,6 +171,24 @@ def test_a_pull_request_builds_and_checks_what_it_changes_and_signs_nothing(push
     assert repository.family.call("verify", "app", "--policy", "policies/release.yaml").code == 7
 
 
+def test_a_queue_of_pull_requests_passes_the_same_check_and_reaches_no_other_job(pushed: Ran, repository: Repository) -> None:
+    repository.change("app")
+    repository.commit("Change the app")
+    ran = repository.run("merge_group", "22")
+    assert ran.results == {"change": "success"}
+    assert "| app | build | file:data |" in ran.summary
+
+
+def test_where_the_pipeline_cannot_be_had_that_alone_is_red(pushed: Ran, repository: Repository) -> None:
+    script = repository.root / ".github" / "pipeline"
+    text = script.read_text()
+    script.write_text("#!/bin/sh\nexit 1\n")
+    ran = repository.run("pull_request", "23")
+    script.write_text(text)
+    assert ran.results == {"change": "failure"}
+    assert ran.failed == ["Get the pipeline"]
+
+
 def test_a_check_that_fails_is_in_the_summary_with_the_line_that_runs_it_again(pushed: Ran, repository: Repository) -> None:
     repository.family.write("app/checks/test_it.py", "def test_it():\n    assert 1 == 2\n")
     repository.commit("Break the check")

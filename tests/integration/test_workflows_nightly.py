@@ -116,7 +116,8 @@ def test_a_night_in_which_nothing_is_known_tells_nobody(release: str, repository
 
 def test_releases_that_are_looked_for_in_the_wrong_place_are_never_taken_for_none(release: str, repository: Repository) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(repository.variables, names.ENV_RELEASES, f"{repository.variables[names.ENV_RELEASES]}-mistyped")
+        for given in (repository.variables, repository.family.environment):
+            patch.setitem(given, names.ENV_RELEASES, f"{given[names.ENV_RELEASES]}-mistyped")
         ran = repository.run("schedule", "28", "rescan")
     assert ran.results == {"look": "failure"}
     assert "`PIPELINE_RELEASES` names another place than promotions write to" in ran.summary
