@@ -21,8 +21,8 @@ CHUNK = 2**20
 REASON_LIMIT = 2**16
 """Bytes of a refusal's text that are looked at."""
 
-_ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN"}
-"""Error codes of a true 404; `NOT_FOUND` is Harbor's."""
+_ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN", "TAG_EXPIRED"}
+"""Error codes of a true 404; `NOT_FOUND` is Harbor's, `TAG_EXPIRED` Quay's for a tag that was deleted."""
 _QUERY = re.compile(r"\?[^\s()<>'\"]+")
 _FULL = "exceed the configured upper limit"
 _SMALL = "whoever administers `{}` lets what stands before it take larger requests (nginx: `client_max_body_size 0`)"

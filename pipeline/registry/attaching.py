@@ -60,8 +60,8 @@ def attach(
         annotations,
     )
     entry = Descriptor(OCI_MANIFEST, Digest.of(body), len(body), dict(annotations), artifact_type)
-    answer = writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
-    _list(wire, pinned, (entry,), locks, listed=bool(answer.headers.get("OCI-Subject")))
+    writing.put_manifest(wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
+    _list(wire, pinned, (entry,), locks)
     return entry
 
 
@@ -75,8 +75,9 @@ def adopt(wire: Wire, pinned: Pinned, manifests: Sequence[bytes], locks: Path) -
             pool.submit(writing.put_manifest, wire, pinned.repository, body, OCI_MANIFEST, str(entry.digest))
             for body, entry in zip(manifests, entries, strict=True)
         ]
-    answers = [one.result() for one in put]
-    _list(wire, pinned, entries, locks, listed=all(answer.headers.get("OCI-Subject") for answer in answers))
+    for one in put:
+        one.result()
+    _list(wire, pinned, entries, locks)
     return entries
 
 
@@ -108,12 +109,16 @@ def enter(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path
         return missing
 
 
-def _list(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path, *, listed: bool) -> None:
-    """See entries in the registry's own list, or put them into the tag that stands in for it; `listed`: it said so."""
-    if listed or referrers.from_registry(wire, pinned) is not None:
-        _see_listed(wire, pinned, entries)
-    else:
+def _list(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], locks: Path) -> None:
+    """See entries in the registry's own list, or put them into the tag that stands in for it.
+
+    The list tells which, not the header `OCI-Subject`: some have sent that, and have no list.
+    """
+    found = referrers.from_registry(wire, pinned)
+    if found is None:
         enter(wire, pinned, entries, locks)
+    else:
+        _see_listed(wire, pinned, entries, found)
 
 
 def _entry(body: bytes) -> Descriptor:
@@ -170,10 +175,13 @@ def _plain(descriptor: Descriptor) -> dict[str, object]:
     return {"mediaType": descriptor.media_type, "digest": str(descriptor.digest), "size": descriptor.size}
 
 
-def _see_listed(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor]) -> None:
+def _see_listed(wire: Wire, pinned: Pinned, entries: Sequence[Descriptor], found: Sequence[Descriptor]) -> None:
+    """In what was `found`, or in the list a little later."""
     for attempt in range(TRIES):
-        time.sleep(PAUSE if attempt else 0)
-        there = {each.digest for each in referrers.from_registry(wire, pinned) or ()}
+        if attempt:
+            time.sleep(PAUSE)
+            found = referrers.from_registry(wire, pinned) or ()
+        there = {each.digest for each in found}
         if not (missing := [entry.digest for entry in entries if entry.digest not in there]):
             return
     raise Temporary(

@@ -4,6 +4,7 @@ Protocol: OCI distribution specification 1.1, "Listing Referrers" and "Referrers
 """
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from urllib.parse import quote
 
 import requests
@@ -18,6 +19,8 @@ REFERRERS_LIMIT = 1000
 LIST_LIMIT = 64 * 2**20
 """Bytes of a registry's own list: it repeats what others have noted down on what they attached."""
 
+_NO_LIST = (HTTPStatus.SEE_OTHER, HTTPStatus.NOT_ACCEPTABLE)
+"""GitHub's registry says 303, and leads to a page for people."""
 _UNTOLD = ("", OCI_EMPTY)
 """What some writers put where the artifact's type belongs: then only the manifest tells."""
 
@@ -95,6 +98,8 @@ def stand_in(pinned: Pinned) -> Tagged:
 
 def _unsupported(answer: requests.Response) -> bool:
     """Harbor's own 404 is none of that: one entry that lost what it refers to takes the whole list away."""
+    if answer.status_code in _NO_LIST:
+        return True
     if answer.status_code == 404:
         return "NOT_FOUND" not in answers.codes(answer)
     return answer.status_code in (400, 405) and "UNSUPPORTED" in answers.codes(answer)

@@ -1,12 +1,14 @@
 """Connections: patience with registries, no credentials to others, no cookies, never from https to http."""
 
 import threading
+from http import HTTPStatus
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
+from urllib3.exceptions import InvalidHeader
 from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
@@ -33,7 +35,10 @@ class _Patience(Retry):
     """Retries with backoff, and as the registry's `Retry-After` says, unless that is too long."""
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
-        seconds = super().get_retry_after(response)
+        try:
+            seconds = super().get_retry_after(response)
+        except InvalidHeader:  # neither seconds nor a date, such as `1.16ms`: our own patience will do
+            return None
         if seconds and seconds > PATIENCE:
             raise WaitTooLongError(f"asks to wait {seconds:.0f} s")
         return seconds
@@ -70,6 +75,10 @@ class _Adapter(HTTPAdapter):
 
 class Session(requests.Session):
     """A session that sends no credentials elsewhere, and never leaves https."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Where what was asked for is; not what 303 names, which is something else: GitHub's page in place of a list."""
+        return None if resp.status_code == HTTPStatus.SEE_OTHER else super().get_redirect_target(resp)
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
         """Called by requests for each redirect; raises `RegistryRefused` on one from https to http."""

@@ -17,6 +17,8 @@ PAUSE = 0.2
 """Seconds after which a manifest is sent again whose blobs the registry does not see; longer each time."""
 BLOB_TYPE = "application/octet-stream"
 _UNSEEN = "MANIFEST_BLOB_UNKNOWN"
+_FROZEN = "TAG_INVALID"
+"""How Amazon's registry says, with 400, that a tag may not be written any more."""
 _TAG_REFUSED = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 
 
@@ -47,8 +49,8 @@ def delete_manifest(wire: Wire, pinned: Pinned) -> None:
             wire.fail(answer, f"`{pinned}` cannot be deleted", pinned.repository)
 
 
-def put_manifest(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> requests.Response:
-    """Write a manifest under a tag or its digest; returns the closed answer, whose headers tell what became of `subject`.
+def put_manifest(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> None:
+    """Write a manifest under a tag or its digest.
 
     Raises `TagConflict` when the registry does not let the tag be written, `Temporary` when it does not see a blob of the
     manifest: a file that another writes at the same moment looks empty to some, so it is tried a few times.
@@ -64,14 +66,13 @@ def put_manifest(wire: Wire, repository: Repository, content: bytes, media_type:
     told = answer.headers.get("Docker-Content-Digest")
     if told and told != str(Digest.of(content)):
         raise ToolFailed(f"`{repository.host}` took `{Digest.of(content)}` and says that it is `{told}`")
-    return answer
 
 
 def _put(wire: Wire, repository: Repository, content: bytes, media_type: str, name: str) -> requests.Response:
     """The closed answer: written, or a blob of the manifest is not seen; all else raises."""
     path, kind = f"manifests/{name}", {"Content-Type": media_type}
     with wire.ask("PUT", repository, path, rights=PUSH, body=content, headers=kind) as answer:
-        if answer.status_code in _TAG_REFUSED:
+        if answer.status_code in _TAG_REFUSED or _FROZEN in answers.codes(answer):
             raise TagConflict(f"`{repository}:{name}` cannot be written: {wire.reason(answer)}")
         if answer.status_code != HTTPStatus.CREATED and _UNSEEN not in answers.codes(answer):
             wire.fail(answer, f"`{repository}:{name}` cannot be written", repository)

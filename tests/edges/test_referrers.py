@@ -283,11 +283,31 @@ def test_a_list_that_is_refused_or_down_is_not_an_empty_one(server: FakeRegistry
         client.referrers(image)
 
 
-def test_a_registry_that_says_that_it_keeps_no_list_has_a_tag(server: FakeRegistry, client: Registry) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(405, b'{"errors": [{"code": "UNSUPPORTED"}]}'),
+        Answer(406),
+        Answer(303, headers={"Location": "/packages/for/people"}),
+    ],
+)
+def test_a_registry_that_says_that_it_keeps_no_list_has_a_tag(server: FakeRegistry, client: Registry, answer: Answer) -> None:
     image = server.put_image(server.repository())
     server.put_manifest(image.repository, index_of(entry(1)), stand_in(image))
-    server.canned["GET", list_of(image)] = [Answer(405, b'{"errors": [{"code": "UNSUPPORTED"}]}')]
+    server.canned["GET", list_of(image)] = [answer]
     assert len(client.referrers(image)) == 1
+    assert not server.asked("GET", "/packages")
+
+
+def test_a_registry_that_names_the_subject_and_keeps_no_list_gets_a_tag(server: FakeRegistry, client: Registry) -> None:
+    """As Amazon's did for a time."""
+    image = server.put_image(server.repository())
+    server.lists_referrers = True
+    server.canned["GET", list_of(image)] = [unknown("PAGE_UNKNOWN")]
+    attached = client.attach(image, BUNDLE, b"evidence", BUNDLE, NOTES)
+    server.lists_referrers = False
+    assert client.referrers(image) == (attached,)
+    assert Registry().referrers(image) == (attached,)
 
 
 def test_a_stand_in_tag_that_is_no_index_is_told(server: FakeRegistry, client: Registry) -> None:

@@ -48,7 +48,7 @@ def test_all_manifest_types_are_accepted_so_that_nothing_is_converted(server: Fa
     assert DOCKER_INDEX in accepted
 
 
-@pytest.mark.parametrize("code", ["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND"])
+@pytest.mark.parametrize("code", ["MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "TAG_EXPIRED"])
 def test_a_tag_is_absent_when_the_registry_says_so(server: FakeRegistry, client: Registry, code: str) -> None:
     server.canned["GET", MANIFESTS + "v1"] = [unknown(code)]
     assert client.resolve(server.repository().tag("v1")) is None
@@ -235,9 +235,14 @@ def test_the_loser_of_a_race_for_a_tag_is_told_the_winner(server: FakeRegistry, 
     assert client.create_tag(server.repository(), "v1", loser) == winner.digest
 
 
-def test_a_registry_that_refuses_the_tag_as_immutable_is_a_conflict(server: FakeRegistry, client: Registry) -> None:
+@pytest.mark.parametrize(("status", "code"), [(412, "PRECONDITION"), (409, "TAG_IMMUTABLE"), (400, "TAG_INVALID")])
+def test_a_registry_that_refuses_the_tag_as_immutable_is_a_conflict(
+    server: FakeRegistry, client: Registry, status: int, code: str
+) -> None:
+    """Harbor's words, another's, and Amazon's."""
     manifest = client.manifest(server.put_image(server.repository()))
-    server.canned["PUT", MANIFESTS + "v1"] = [Answer(412, b'{"errors": [{"code": "PRECONDITION", "message": "immutable"}]}')]
+    said = json.dumps({"errors": [{"code": code, "message": "immutable"}]}).encode()
+    server.canned["PUT", MANIFESTS + "v1"] = [Answer(status, said)]
     with pytest.raises(TagConflict, match="immutable"):
         client.create_tag(server.repository(), "v1", manifest)
 
@@ -255,6 +260,16 @@ def test_passing_faults_are_tried_again(server: FakeRegistry, client: Registry) 
     server.canned["GET", MANIFESTS + str(image.digest)] = [Answer(503), soon, Answer(500, b"oops")]
     server.canned["PUT", MANIFESTS + "v1"] = [Answer(502)]
     assert client.create_tag(server.repository(), "v1", client.manifest(image)) == image.digest
+
+
+@pytest.mark.parametrize("wait", ["1.16ms", "soon", ""])
+def test_a_wait_that_cannot_be_read_is_as_long_as_ours(server: FakeRegistry, client: Registry, wait: str) -> None:
+    image = server.put_image(server.repository(), tag="v1")
+    server.canned["GET", MANIFESTS + "v1"] = [Answer(429, b"retry-after: 1.16ms", {"Retry-After": wait})]
+    assert client.resolve(server.repository().tag("v1")) == image.digest
+    answer = client._wire.greet(server.host)
+    answer.raw.headers["Retry-After"] = wait
+    assert answers.pause(answer, server.host) == 0
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
