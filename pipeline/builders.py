@@ -23,6 +23,7 @@ OURS = "pipeline"
 CREATE_SECONDS = 300.0
 PULL_SECONDS = 1800.0
 """How long BuildKit's image may take to come."""
+REGISTRY_HINT = "`nox -s setup -- --stop`, then `docker run -d --restart always -p 127.0.0.1:{port}:5000 registry:3`"
 DRIVER_HINT = "`docker buildx create --name NAME --driver docker-container --driver-opt network=host`"
 
 
@@ -76,7 +77,7 @@ def reach(found: Instance, *, engine: EngineFound | None) -> Reach:
     """Whether `found` reaches a registry on this machine's loopback; `engine` is the one that its container is in."""
     match found.driver:
         case "docker-container":
-            return Reach.YES if found.host_network and not (engine and engine.desktop) else Reach.NO
+            return Reach.YES if found.host_network and (engine is None or engine.near) else Reach.NO
         case "remote" if all(each.startswith("unix://") for each in found.endpoints):
             return Reach.YES
         case "remote" if all(_on_loopback(each) for each in found.endpoints):
@@ -105,9 +106,13 @@ def unreachable(found: Instance, registry: str, *, engine: EngineFound | None) -
     """Why a builder cannot push to `registry`, when that is on this machine's loopback and surely out of its reach."""
     if not Repository(registry, "x").loopback or reach(found, engine=engine) is not Reach.NO:
         return None
+    remedy = DRIVER_HINT
+    if engine and engine.apart and found.driver == "docker-container":
+        remedy = f"have the registry in the engine, where both reach it: {REGISTRY_HINT.format(port=registry.rpartition(':')[2])}"
+        remedy += f", and a builder that shares the engine's network: {DRIVER_HINT}" if not found.host_network else ""
     return ToolUnfit(
         f"the builder `{found.name}` ({found.driver}) has another loopback than this machine: it cannot reach `{registry}`",
-        hint=f"name a registry that it reaches in PIPELINE_CANDIDATES, or on another engine than Docker Desktop: {DRIVER_HINT}",
+        hint=f"{remedy}; or name a registry that it reaches in PIPELINE_CANDIDATES",
     )
 
 

@@ -136,7 +136,9 @@ def policy_path(call: Call, catalog: Catalog, *, loopback: bool = True) -> Path:
 
 def reaching(ready: "Ready", environment: Mapping[str, str]) -> Mapping[str, str]:
     """The environment with which the engine is reached."""
-    return {**environment, "DOCKER_HOST": ready.engine.host} if ready.engine else environment
+    from pipeline import dockerhost
+
+    return {**environment, **dockerhost.variables(environment)} if ready.engine else environment
 
 
 def hand_out(call: Call, data: Any, junit: str) -> None:

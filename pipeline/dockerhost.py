@@ -5,6 +5,7 @@ A look is one request over a socket; the SDK, which the work itself uses, costs 
 
 import hashlib
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,10 +17,17 @@ from pipeline import daemons
 from pipeline.command import BUSY, Run
 from pipeline.daemons import Reply
 from pipeline.errors import ToolFailed, ToolUnfit
+from pipeline.oci import Repository
 
 DOCKER_SOCKET = "unix:///var/run/docker.sock"
 ENGINE_SECONDS = 60.0
 """How long an engine that is not on this machine may take to tell its version."""
+CONTAINERD, SYSTEM_CONTAINERD = "/var/lib/containerd", "/run/containerd/containerd.sock"
+SNAPSHOTS = ["driver-type", "io.containerd.snapshotter.v1"]
+"""What an engine that keeps its images in containerd tells of its driver (the default of a new Docker 29)."""
+PODMAN, ROOTLESS = "Podman Engine", "rootlesskit"
+"""Parts of an engine by which it is known, in what it says of its version: Podman (`SystemVersion` of its likeness of
+Docker's API), and Docker without root (moby, `fillRootlessVersion`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +39,15 @@ class EngineFound:
     version: str
     desktop: bool
     """It runs in Docker Desktop's virtual machine, whose loopback is not this machine's."""
+    apart: bool = False
+    """Its loopback is not this machine's: a virtual machine, a rootless engine's own network, or over a network."""
+    publishes: bool = False
+    """It is apart, and the registry on this machine's loopback is a container of it, so that both reach it there."""
+
+    @property
+    def near(self) -> bool:
+        """Whether what it shares with its host's network reaches a registry on this machine's loopback."""
+        return not self.apart or self.publishes
 
 
 class Silence(Enum):
@@ -39,6 +56,7 @@ class Silence(Enum):
     NOBODY = "nobody listens"
     REFUSED = "this user may not"
     DEAF = "what listens there does not answer"
+    PODMAN = "it is Podman, whose likeness of Docker hands out no GPUs and is not supported"
 
 
 @dataclass(frozen=True)
@@ -57,6 +75,11 @@ class NoEngine:
                 hint=f"`sudo usermod -aG docker {user}` and log in again (members of that group are as good as root), "
                 "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
             )
+        if self.why is Silence.PODMAN:
+            return ToolUnfit(
+                f"no docker engine answers at `{self.host}`: {self.why.value}",
+                hint="name Docker's socket in DOCKER_HOST; without root: `dockerd-rootless-setuptool.sh install`",
+            )
         named = "start it, or unset DOCKER_HOST and `docker context use default`"
         ours = "start it (`sudo systemctl start docker`), or run `nox -s setup` as root on Debian or Ubuntu"
         hint = named if self.named else ours
@@ -65,8 +88,11 @@ class NoEngine:
         return ToolUnfit(f"no docker engine answers at `{self.host}`: {self.why.value}", hint=hint)
 
 
-def find_engine(environment: Mapping[str, str], run: Run) -> EngineFound | NoEngine:
-    """The engine that DOCKER_HOST, the docker context or the default socket names; costs one request over a socket."""
+def find_engine(environment: Mapping[str, str], run: Run, *, registry: str = "") -> EngineFound | NoEngine:
+    """The engine that DOCKER_HOST, the docker context or the default socket names; costs one request over a socket.
+
+    One that is apart is asked whether the `registry` (host and port) on this machine's loopback is a container of it.
+    """
     host, named = engine_host(environment)
     try:
         told = _engine_version(host, environment, run)
@@ -74,15 +100,48 @@ def find_engine(environment: Mapping[str, str], run: Run) -> EngineFound | NoEng
         return NoEngine(host, Silence.REFUSED, named)
     if isinstance(told, Silence):
         return NoEngine(host, told, named)
-    platform = (told.get("Platform") or {}).get("Name", "")
-    return EngineFound(host=host, version=str(told.get("Version", "")), desktop="Docker Desktop" in platform)
+    parts = {str(part.get("Name")) for part in told.get("Components") or ()}
+    if PODMAN in parts:
+        return NoEngine(host, Silence.PODMAN, named)
+    desktop = "Docker Desktop" in (told.get("Platform") or {}).get("Name", "")
+    apart = desktop or ROOTLESS in parts or not host.startswith("unix://") or sys.platform != "linux"
+    here = apart and bool(registry) and Repository(registry, "x").loopback and _publishes(host, registry)
+    return EngineFound(host=host, version=str(told.get("Version", "")), desktop=desktop, apart=apart, publishes=here)
+
+
+def over_ssh(engine: EngineFound) -> ToolUnfit | None:
+    """Why an engine that docker's command line reaches is out of reach of what starts containers here."""
+    if not engine.host.startswith("ssh://"):
+        return None
+    there = engine.host.removeprefix("ssh://").partition("/")[0]
+    return ToolUnfit(
+        f"containers cannot be started over `{engine.host}`: ssh is not spoken",
+        hint=f"`ssh -nNT -L /tmp/docker.sock:/var/run/docker.sock {there} &`, then `export DOCKER_HOST=unix:///tmp/docker.sock`",
+    )
+
+
+def variables(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """The variables by which docker's SDK, which knows no contexts, finds the engine that is meant."""
+    host, _ = engine_host(environment)
+    name = _context(environment)
+    folder = _contexts(environment) / "tls" / _hashed(name) / "docker"
+    if environment.get("DOCKER_HOST") or name == "default" or not folder.is_dir():
+        return {"DOCKER_HOST": host}
+    unchecked = _endpoint(environment, name).get("SkipTLSVerify")
+    return {"DOCKER_HOST": host, "DOCKER_CERT_PATH": str(folder), "DOCKER_TLS_VERIFY": "" if unchecked else "1"}
+
+
+def image_folder(info: Mapping[str, Any]) -> str:
+    """Where an engine that tells `info` keeps its images: in containerd's folder, where the system's containerd has them."""
+    theirs = (info.get("Containerd") or {}).get("Address") == SYSTEM_CONTAINERD
+    return CONTAINERD if theirs and SNAPSHOTS in (info.get("DriverStatus") or ()) else str(info.get("DockerRootDir", ""))
 
 
 def engine_root(engine: EngineFound) -> Path | None:
-    """The engine's data folder; `None` when it is not on this machine."""
+    """The folder of the engine's images; `None` when it is not on this machine."""
     scheme, _, place = engine.host.partition("://")
     reply = daemons.ask(Path(place), "/info", timeout=ENGINE_SECONDS) if scheme == "unix" and not engine.desktop else None
-    root = Path(json.loads(reply.body)["DockerRootDir"]) if reply and reply.status == 200 else None
+    root = Path(image_folder(json.loads(reply.body))) if reply and reply.status == 200 else None
     return root if root and root.exists() else None
 
 
@@ -90,15 +149,44 @@ def engine_host(environment: Mapping[str, str]) -> tuple[str, bool]:
     """Where the engine is, and whether the user said so (DOCKER_HOST, or a context other than `default`)."""
     if host := environment.get("DOCKER_HOST"):
         return host, True
-    config = docker_config(environment)
-    name = environment.get("DOCKER_CONTEXT") or read_json(config / "config.json").get("currentContext") or "default"
+    name = _context(environment)
     if name == "default":
         return DOCKER_SOCKET, False
-    context = read_json(config / "contexts" / "meta" / hashlib.sha256(name.encode()).hexdigest() / "meta.json")
     try:
-        return str(context["Endpoints"]["docker"]["Host"]), True
+        return str(_endpoint(environment, name)["Host"]), True
     except KeyError as error:
         raise ToolUnfit(f"there is no docker context `{name}`", hint="`docker context ls` shows them") from error
+
+
+def _publishes(host: str, registry: str) -> bool:
+    """Whether a container of an engine that is apart on this machine has this port here: then it has it there too.
+
+    Virtual machines and rootless engines bind a published port on their own side before it is forwarded.
+    """
+    scheme, _, place = host.partition("://")
+    reply = daemons.ask(Path(place), "/containers/json", timeout=ENGINE_SECONDS) if scheme == "unix" else None
+    found = json.loads(reply.body) if reply and reply.status == 200 else ()
+    ports = {port.get("PublicPort") for container in found for port in container.get("Ports") or ()}
+    return registry.rpartition(":")[2] in map(str, ports)
+
+
+def _context(environment: Mapping[str, str]) -> str:
+    chosen = environment.get("DOCKER_CONTEXT") or read_json(docker_config(environment) / "config.json").get("currentContext")
+    return str(chosen or "default")
+
+
+def _contexts(environment: Mapping[str, str]) -> Path:
+    return docker_config(environment) / "contexts"
+
+
+def _hashed(name: str) -> str:
+    return hashlib.sha256(name.encode()).hexdigest()
+
+
+def _endpoint(environment: Mapping[str, str], name: str) -> Mapping[str, Any]:
+    """What a context notes of its engine; raises `KeyError` when there is no such context."""
+    noted = read_json(_contexts(environment) / "meta" / _hashed(name) / "meta.json")
+    return dict(noted["Endpoints"]["docker"])
 
 
 def docker_config(environment: Mapping[str, str]) -> Path:

@@ -49,7 +49,7 @@ def examine(
     """Look at all that a verb may need; a part that cannot be looked at is a fault of its own."""
     machine = host or Host.here(environment)
     registry = registry_host.host if isinstance(registry_host, Repository) else registry_host.partition("/")[0]
-    engine = _attempt("engine", lambda: dockerhost.find_engine(environment, run))
+    engine = _attempt("engine", lambda: dockerhost.find_engine(environment, run, registry=registry))
     tools = {name: find(name, host=machine, cache=settings.cache, run=run) for name in specs()}
     return (
         Finding("python", State.OK, platform.python_version()),
@@ -95,6 +95,8 @@ def _tool(name: str, found: Found, host: Host) -> Finding:
 
 def _engine(engine: EngineFound | NoEngine, host: Host) -> Finding:
     if isinstance(engine, EngineFound):
+        if refusal := dockerhost.over_ssh(engine):
+            return Finding("engine", State.FAULT, refusal.message, refusal.hint)
         old = int(engine.version.partition(".")[0] or 0) < READS_ZSTD
         note = "; it cannot read zstd, so images are loaded into it from the registry" if old else ""
         return Finding("engine", State.OK, f"{engine.version} at `{engine.host}`{note}")

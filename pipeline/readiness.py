@@ -98,7 +98,7 @@ def look(needs: frozenset[Need], *, settings: Settings, registry: str, host: Hos
     found = {name: find(name, host=host, cache=settings.cache, run=run) for name in names}
     builder, instance = _builder(found.get("buildx"), settings=settings, host=host, run=run)
     own = Need.BUILDER in needs and not builder and not settings.builder
-    engine = dockerhost.find_engine(host.environment, run) if Need.ENGINE in needs or own or instance else None
+    engine = dockerhost.find_engine(host.environment, run, registry=registry) if Need.ENGINE in needs or own or instance else None
     more = ["buildkitd", "runc"] if own else []
     more += ["dockerd"] if Need.ENGINE in needs and isinstance(engine, NoEngine) else []
     found |= {name: find(name, host=host, cache=settings.cache, run=run) for name in more}
@@ -145,6 +145,8 @@ def _tool(name: str, seen: Seen) -> Iterator[_Item]:
 
 
 def _engine(seen: Seen) -> Iterator[_Item]:
+    if Need.ENGINE in seen.needs and isinstance(seen.engine, EngineFound) and (refusal := dockerhost.over_ssh(seen.engine)):
+        yield refusal
     if Need.ENGINE not in seen.needs or not isinstance(seen.engine, NoEngine):
         return
     if not _can_start(seen.engine, seen):
@@ -195,7 +197,8 @@ def _registry_steps(seen: Seen) -> Iterator[_Item]:
     if not seen.host.linux:
         yield ToolUnfit(
             f"no registry answers at `{seen.registry}`, and one is started by us on Linux only",
-            hint="`docker run -d -p 5601:5000 registry:3`, or name another in PIPELINE_CANDIDATES",
+            hint=f"`docker run -d --restart always -p 127.0.0.1:{seen.registry.rpartition(':')[2]}:5000 registry:3`, "
+            "or name another in PIPELINE_CANDIDATES",
         )
         return
     yield from _tool("registry", seen)

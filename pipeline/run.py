@@ -120,6 +120,8 @@ def prepare(
     ports = {port: free_port(port, story) for port in described.ports}
     gpus = _gpus(engine.facts, story)
     caller = with_keys(caller, described, story)
+    if not engine.publishes_here:
+        story.warn(f"the engine is elsewhere (`{engine.facts.machine.get('host', '')}`): folders and ports are that machine's")
     if not _user(described, caller, engine.facts):
         story.warn(f"root may not use this image: it starts as its own user, who may be unable to write to `{caller.folder}`")
     words = argv(name, command, described, caller=caller, facts=engine.facts, ports=ports, gpus=gpus, docker=docker)
@@ -163,6 +165,7 @@ def argv(
         *(("--gpus", "all") if gpus else ()),
         *(("--user", user) if (user := _user(described, caller, facts)) else ()),
         *(("--security-opt", "label=disable") if facts.selinux else ()),
+        *(("--userns", "host") if facts.remapped else ()),
         *("-v", f"{caller.folder}:{WORKSPACE}", "-w", WORKSPACE),
         *_cache(described, caller),
         *(word for inside, outside in ports.items() for word in ("-p", f"127.0.0.1:{outside}:{inside}")),

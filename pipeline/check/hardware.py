@@ -1,5 +1,6 @@
 """The engine's machine: looked at directly where the engine is here, through a container where it is elsewhere."""
 
+import shutil
 from collections.abc import Callable, Sequence
 
 from pipeline import nvidia, turns
@@ -24,11 +25,16 @@ def hardware(engine: Engine, *, settings: Settings, run: Run, story: Story) -> H
     """The GPUs of the machine that `engine` runs on."""
     name = engine.facts.machine.get("host", "")
     return Hardware(
-        examine=_here(run, engine, name) if engine.shares_loopback else _elsewhere(engine, name, story),
+        examine=_here(run, engine, name) if _shows_itself(engine) else _elsewhere(engine, name, story),
         give=lambda chosen: _given(chosen, engine),
         quarantine=Quarantine(settings.cache / "quarantine", name),
         turns=turns.FOLDER,
     )
+
+
+def _shows_itself(engine: Engine) -> bool:
+    """Whether `nvidia-smi` here tells of the engine's GPUs: also in a container that has its socket, and that program."""
+    return engine.here or (engine.native and bool(nvidia.driver_version()) and shutil.which("nvidia-smi") is not None)
 
 
 def _given(chosen: Sequence[Gpu], engine: Engine) -> Given:

@@ -4,8 +4,9 @@
 run leaves there carries its owner in a label, so that the next run removes what a killed one could not.
 """
 
-from pipeline.engine.connection import Engine, Facts, connect
+from pipeline.engine.connection import Engine, connect
 from pipeline.engine.containers import Container, Ended, container
+from pipeline.engine.facts import Facts
 from pipeline.engine.images import Described, describe, ensure
 from pipeline.engine.spec import Gpus, Spec
 

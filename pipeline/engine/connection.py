@@ -4,6 +4,7 @@ import _thread
 import getpass
 import os
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -13,60 +14,26 @@ from functools import partial
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pipeline import names
+from pipeline import dockerhost, names
+from pipeline.engine.facts import Facts, tell
 from pipeline.engine.owners import Owner, gone
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
-from pipeline.gpus import Way
 
 if TYPE_CHECKING:
     from docker import APIClient
 
 TIMEOUT = 120
 """Seconds that the engine may take between two bytes of an answer."""
-READS_ZSTD = 23
-"""The first major version of Docker that reads zstd layers (moby 22.06 was released as 23.0)."""
-
 REMOVAL = 120.0
 """Seconds that it may take the engine to remove a container."""
 REBOOT = "a process that ignores SIGKILL hangs in the kernel, mostly in a device's driver: reboot the machine"
 
-_MACHINE = {
-    "host": "Name",
-    "engine": "ServerVersion",
-    "kernel": "KernelVersion",
-    "system": "OperatingSystem",
-    "processor": "Architecture",
-}
 _MARKED = {"label": names.LABEL_OWNER}
 _STUCK = ("could not kill", "did not receive an exit event")
 _GIVES_UP = ("unauthorized", "denied", "no basic auth", "authentication required")
+_PLAIN = "server gave http response to https client"
+"""Since Docker 29.10 loopback too must be listed, where `insecure-registries` is set at all."""
 _PASSES = ("connection refused", "i/o timeout", "no such host", "toomanyrequests", "tls handshake", "reset by peer", "eof")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the engine says of itself."""
-
-    version: str
-    root: str
-    """Its data folder, as it sees it."""
-    gpus: bool
-    """Whether it says that it can hand out NVIDIA GPUs, by its runtime or by CDI."""
-    way: Way = "toolkit"
-    """How it is asked for them; NVIDIA's hook needs no runtime that the engine would tell of."""
-    machine: Mapping[str, str] = field(default_factory=dict)
-    """What it runs on, for the record."""
-    desktop: bool = False
-    """Whether it runs in a virtual machine of Docker Desktop, whose loopback is not this machine's."""
-    rootless: bool = False
-    """Whether root inside is the engine's own user outside."""
-    selinux: bool = False
-    """Whether it labels what containers may touch."""
-
-    @property
-    def reads_zstd(self) -> bool:
-        """Whether it can pull and load layers compressed with zstd."""
-        return int(self.version.partition(".")[0] or 0) >= READS_ZSTD
 
 
 @dataclass(frozen=True)
@@ -89,13 +56,33 @@ class Engine:
         return self.client.base_url.startswith("http+docker://localhost")
 
     @property
-    def shares_loopback(self) -> bool:
-        """Whether its loopback is this machine's: not over a network, and not in a virtual machine (macOS, Docker Desktop)."""
+    def native(self) -> bool:
+        """Whether nothing says that it runs on another kernel: not over a network, nor in a virtual machine."""
         return self.local and not self.facts.desktop and sys.platform == "linux"
+
+    @property
+    def here(self) -> bool:
+        """Whether it sees this machine's folders and network: a container that was given its socket, or ssh's end of one, does
+        not."""
+        return self.native and self._namesake
+
+    @property
+    def shares_loopback(self) -> bool:
+        """Whether its loopback is this machine's; a rootless engine of before Docker 29.5 has a network of its own."""
+        return self.here and not self.facts.rootless
+
+    @property
+    def publishes_here(self) -> bool:
+        """Whether ports that it publishes on loopback are this machine's: virtual machines forward them."""
+        return self._namesake or (self.local and not self.native)
+
+    @property
+    def _namesake(self) -> bool:
+        return self.facts.machine.get("host", "") in ("", socket.gethostname())
 
     def free(self) -> int | None:
         """Free bytes in the engine's folder; `None` where that folder is not on this machine."""
-        if not self.local:
+        if not self.here:
             return None
         with suppress(OSError):
             return shutil.disk_usage(self.facts.root).free
@@ -114,39 +101,15 @@ def connect(environment: Mapping[str, str], *, run: str) -> Engine:
     import docker
 
     try:
-        client = docker.from_env(environment=dict(environment), version="auto", timeout=TIMEOUT).api
-        facts = _facts(client)
+        meant = {**environment, **dockerhost.variables(environment)}
+        client = docker.from_env(environment=meant, version="auto", timeout=TIMEOUT).api
+        facts = tell(client.info())
     except (docker.errors.DockerException, OSError) as error:
         raise _unreachable(error, environment) from error
     engine = Engine(client, facts, run)
     with calling("clearing what ended runs left"):
         _sweep_containers(engine)
     return engine
-
-
-def _facts(client: "APIClient") -> Facts:
-    info = client.info()
-    runtimes, devices, security = (
-        info.get("Runtimes") or {},
-        info.get("DiscoveredDevices") or (),
-        info.get("SecurityOptions") or (),
-    )
-    cdi = any(str(device.get("ID")).startswith("nvidia.com/gpu=") for device in devices)
-    return Facts(
-        version=str(info.get("ServerVersion", "")),
-        root=str(info.get("DockerRootDir", "")),
-        machine=_machine(info),
-        gpus="nvidia" in runtimes or cdi,
-        way="cdi" if cdi else "toolkit",
-        rootless=any("name=rootless" in option for option in security),
-        selinux=any("name=selinux" in option for option in security),
-        desktop="Docker Desktop" in str(info.get("OperatingSystem", "")),
-    )
-
-
-def _machine(info: Mapping[str, Any]) -> Mapping[str, str]:
-    told = {name: str(info[key]) for name, key in _MACHINE.items() if info.get(key)}
-    return {**told, "processors": str(info.get("NCPU", "")), "memory": str(info.get("MemTotal", ""))}
 
 
 def _sweep_containers(engine: Engine) -> None:
@@ -251,6 +214,8 @@ def refuse(what: str, text: str, cause: BaseException | None = None) -> NoReturn
         kind, hint = Temporary, "`docker system df` shows what fills the engine's folder"
     elif any(words in low for words in _STUCK):
         kind, hint = Temporary, REBOOT
+    elif _PLAIN in low:
+        kind, hint = ToolUnfit, "add the registry to `insecure-registries` of the engine's `daemon.json`, and restart it"
     elif any(words in low for words in _GIVES_UP):
         kind, hint = RegistryRefused, "`docker login` again, as somebody who may read it"
     elif any(words in low for words in _PASSES):

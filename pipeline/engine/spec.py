@@ -69,7 +69,7 @@ def host_config(spec: Spec, engine: Engine) -> Any:
         pids_limit=PIDS,
         log_config=LogConfig(type="json-file", config={"max-size": str(LOG_LIMIT), "max-file": "1"}),
         device_requests=[_request(spec.gpus)] if spec.gpus else None,
-        ulimits=_limits() if spec.gpus else None,
+        ulimits=_limits() if spec.gpus and not engine.facts.rootless else None,
     )
 
 
@@ -85,7 +85,7 @@ def _request(gpus: Gpus) -> "DeviceRequest":
 
 
 def _limits() -> "list[Ulimit]":
-    """Pinned memory without a bound, and large stacks (NVIDIA's flags for its frameworks' images)."""
+    """Pinned memory without a bound, and large stacks (NVIDIA's flags for its frameworks' images); only root may raise them."""
     from docker.types import Ulimit
 
     return [Ulimit(name="memlock", soft=-1, hard=-1), Ulimit(name="stack", soft=STACK, hard=STACK)]

@@ -54,7 +54,7 @@ def refuse_suspected(avoid: Sequence[str], engine: "Engine", hardware: "Hardware
     if not avoid:
         return
     here = [platform.node(), engine.facts.machine.get("host", "")]
-    if hardware and engine.shares_loopback and (host := hardware.examine(lambda: "")):
+    if hardware and engine.here and (host := hardware.examine(lambda: "")):
         here += [gpu.uuid for gpu in host.gpus]
     if known := tries.suspected([_plain(name) for name in here], avoid):
         raise Temporary(f"`{known[0]}` is what the first try suspects", hint="run it on another machine")

@@ -3,9 +3,12 @@
 import io
 import json
 import signal
+import socket
+import sys
 import tarfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +18,7 @@ from pipeline import names
 from pipeline.engine import Container, Engine, Facts, Gpus, Spec, connection, container, containers, layout
 from pipeline.engine.connection import refuse
 from pipeline.engine.containers import not_started
+from pipeline.engine.facts import tell
 from pipeline.engine.owners import Owner, gone
 from pipeline.errors import Interrupted, PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
 from pipeline.oci import Digest
@@ -251,6 +255,51 @@ def test_gpus_are_asked_for_by_their_ids_alone(stuck: Engine, gpus: Gpus, reques
     assert not any("NVIDIA" in name for name in told["environment"])
 
 
+def test_a_rootless_engine_is_asked_for_no_limits_that_only_root_may_raise(stuck: Engine) -> None:
+    rootless = replace(stuck, facts=replace(stuck.facts, rootless=True))
+    containers._create(Spec(image="x", gpus=Gpus(("GPU-1",), "cdi")), Container(rootless, "x"), {})
+    assert not stuck.client.created["host_config"].get("Ulimits")  # type: ignore[attr-defined]
+
+
+HERE = socket.gethostname()
+
+
+@pytest.mark.parametrize(
+    ("url", "machine", "more", "expected"),
+    [
+        ("http+docker://localhost", HERE, {}, (True, True, True, True)),
+        ("http+docker://localhost", HERE, {"rootless": True}, (True, True, False, True)),
+        ("http+docker://localhost", "the-host-of-this-container", {}, (True, False, False, False)),
+        ("http+docker://localhost", "docker-desktop", {"desktop": True}, (False, False, False, True)),
+        ("http://far:2375", "far", {}, (False, False, False, False)),
+        ("http://localhost:2375", HERE, {}, (False, False, False, True)),
+    ],
+    ids=["docker", "rootless", "a-socket-given-to-a-container", "desktop", "network", "network-on-this-machine"],
+)
+def test_what_an_engine_shares_with_this_machine(
+    monkeypatch: pytest.MonkeyPatch, url: str, machine: str, more: dict[str, Any], expected: tuple[bool, ...]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    facts = Facts(version="29.1.0", root="/", gpus=False, machine={"host": machine}, **more)
+    found = Engine(SimpleNamespace(base_url=url), facts, "1")  # type: ignore[arg-type]
+    assert (found.native, found.here, found.shares_loopback, found.publishes_here) == expected
+    assert (found.free() is None) is not found.here
+
+
+def test_a_machine_in_a_virtual_one_forwards_ports_and_shares_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    facts = Facts(version="28.0.0", root="/", gpus=False, machine={"host": "colima"})
+    found = Engine(SimpleNamespace(base_url="http+docker://localhost"), facts, "1")  # type: ignore[arg-type]
+    assert (found.native, found.here, found.shares_loopback, found.publishes_here) == (False, False, False, True)
+
+
+def test_a_registry_without_tls_that_the_engine_does_not_take_is_named_in_its_configuration() -> None:
+    text = 'Get "https://localhost:5601/v2/": http: server gave HTTP response to HTTPS client'
+    with pytest.raises(ToolUnfit, match="failed at pulling") as caught:
+        refuse("pulling", text)
+    assert "insecure-registries" in caught.value.hint
+
+
 def test_no_ids_are_never_read_as_all_gpus(stuck: Engine) -> None:
     with pytest.raises(ValueError, match="needs their ids"):
         containers._create(Spec(image="x", gpus=Gpus((), "toolkit")), Container(stuck, "x"), {})
@@ -268,5 +317,5 @@ def test_no_ids_are_never_read_as_all_gpus(stuck: Engine) -> None:
     ],
 )
 def test_an_engine_that_discovered_gpus_is_asked_by_cdi(info: dict[str, Any], gpus: bool, way: str) -> None:
-    facts = connection._facts(SimpleNamespace(info=lambda: info))  # type: ignore[arg-type]
+    facts = tell(info)
     assert (facts.gpus, facts.way) == (gpus, way)

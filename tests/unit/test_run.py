@@ -2,6 +2,7 @@
 
 import shlex
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,11 @@ def test_gpus_ports_and_a_cache_of_models_are_given_when_they_are_there(tmp_path
     assert " --gpus all " in found
     assert " -p 127.0.0.1:9999:8888 " in found
     assert f" -v {tmp_path}:/home/user/.cache/huggingface " in found
+
+
+def test_users_are_not_remapped_where_a_folder_is_written_as_the_caller() -> None:
+    assert " --userns host " in line(facts=replace(FACTS, remapped=True))
+    assert "--userns" not in line()
 
 
 def test_a_cache_that_is_not_there_or_that_the_image_does_not_use_is_not_mounted(tmp_path: Path) -> None:

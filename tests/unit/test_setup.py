@@ -3,8 +3,9 @@
 import hashlib
 import json
 import socket
+import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ def test_a_user_with_an_engine_gets_a_builder_in_a_container() -> None:
 
 
 def test_docker_desktop_is_told_that_its_loopback_is_another() -> None:
-    desktop = replace(ENGINE, desktop=True)
+    desktop = replace(ENGINE, desktop=True, apart=True)
     assert "has another loopback than this machine" in refusals(seen(Need.BUILDER, host=USER, engine=desktop))[0]
     assert acts(seen(Need.BUILDER, host=USER, engine=desktop, registry="harbor.example.com")) == [(Act.CONTAINER, "buildx")]
 
@@ -227,7 +228,9 @@ def test_the_engine_is_the_one_of_docker_host_else_of_the_context_else_the_defau
 def test_an_engine_is_known_by_one_request(serving: Callable[[bytes], int]) -> None:
     body = b'HTTP/1.1 200 OK\r\n\r\n{"Version": "27.1.0", "Platform": {"Name": "Docker Desktop 4.33"}}'
     host = f"tcp://127.0.0.1:{serving(body)}"
-    assert dockerhost.find_engine({"DOCKER_HOST": host}, never) == EngineFound(host=host, version="27.1.0", desktop=True)
+    assert dockerhost.find_engine({"DOCKER_HOST": host}, never) == EngineFound(
+        host=host, version="27.1.0", desktop=True, apart=True
+    )
 
 
 def test_a_stale_socket_and_a_deaf_listener_are_no_engine(tmp_path: Path, serving: Callable[[bytes], int]) -> None:
@@ -246,7 +249,91 @@ def test_an_engine_that_needs_more_than_a_socket_is_asked_by_the_command_line() 
         return Completed(argv=("docker",), code=0, stdout='{"Version": "26.0.0"}', stderr="", seconds=0)
 
     found = dockerhost.find_engine({"DOCKER_HOST": "ssh://far"}, docker)
-    assert found == EngineFound(host="ssh://far", version="26.0.0", desktop=False)
+    assert found == EngineFound(host="ssh://far", version="26.0.0", desktop=False, apart=True)
+
+
+def answering(monkeypatch: pytest.MonkeyPatch, *parts: str, ports: Sequence[int] = (), platform: str = "") -> dict[str, str]:
+    """An engine at a socket that tells its parts, and the ports that its containers publish; the environment that names it."""
+    told = {"Version": "28.1.0", "Platform": {"Name": platform}, "Components": [{"Name": name} for name in ("Engine", *parts)]}
+    listed = [{"Ports": [{"PrivatePort": 5000, "PublicPort": port} for port in ports]}, {"Ports": None}]
+    bodies = {"/version": told, "/containers/json": listed}
+    monkeypatch.setattr(daemons, "ask", lambda _, path, **__: daemons.Reply(200, json.dumps(bodies[path]).encode()))
+    return {"DOCKER_HOST": "unix:///x"}
+
+
+@pytest.mark.parametrize(
+    ("parts", "platform", "apart"),
+    [((), "", False), (("rootlesskit",), "", True), ((), "Docker Desktop 4.50", True)],
+    ids=["docker", "rootless", "desktop"],
+)
+@pytest.mark.parametrize("system", ["linux", "darwin"])
+def test_an_engine_with_a_network_of_its_own_is_apart(
+    monkeypatch: pytest.MonkeyPatch, system: str, parts: tuple[str, ...], platform: str, apart: bool
+) -> None:
+    monkeypatch.setattr(sys, "platform", system)
+    found = dockerhost.find_engine(answering(monkeypatch, *parts, platform=platform), never, registry="localhost:5601")
+    assert isinstance(found, EngineFound)
+    assert (found.apart, found.near) == (apart or system == "darwin", not apart and system == "linux")
+
+
+def test_a_registry_that_is_a_container_of_an_engine_that_is_apart_is_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = answering(monkeypatch, "rootlesskit", ports=[80, 5601])
+    near, far = (dockerhost.find_engine(environment, never, registry=at) for at in ("localhost:5601", "localhost:5602"))
+    assert isinstance(near, EngineFound)
+    assert isinstance(far, EngineFound)
+    assert (near.near, far.near) == (True, False)
+    assert builders.reach(instance("docker-container", "unix:///x", network=True), engine=near) is Reach.YES
+    assert builders.reach(instance("docker-container", "unix:///x"), engine=near) is Reach.NO
+    assert acts(seen(Need.BUILDER, host=USER, engine=near)) == [(Act.CONTAINER, "buildx")]
+    (refusal,) = plan(seen(Need.BUILDER, host=USER, engine=far, registry="localhost:5602")).refusals
+    assert "docker run -d --restart always -p 127.0.0.1:5602:5000 registry:3`" in refusal.hint
+
+
+def test_podman_is_refused_and_not_replaced_by_an_engine_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = dockerhost.find_engine(answering(monkeypatch, "Podman Engine"), never)
+    assert found == NoEngine("unix:///x", Silence.PODMAN, named=True)
+    assert "it is Podman" in refusals(seen(Need.ENGINE, engine=replace(found, named=False)))[0]
+
+
+def test_what_starts_containers_says_that_it_speaks_no_ssh() -> None:
+    away = replace(ENGINE, host="ssh://me@gpu-box", apart=True)
+    (refusal,) = plan(seen(Need.ENGINE, engine=away)).refusals
+    assert "ssh is not spoken" in refusal.message
+    assert "-L /tmp/docker.sock:/var/run/docker.sock me@gpu-box" in refusal.hint
+    assert not refusals(seen(Need.BUILDER, host=ROOT, engine=away))
+
+
+@pytest.mark.parametrize("unchecked", [True, False])
+def test_the_sdk_is_told_the_engine_of_a_context_and_its_certificates(tmp_path: Path, unchecked: bool) -> None:
+    hashed = hashlib.sha256(b"far").hexdigest()
+    contexts = tmp_path / ".docker" / "contexts"
+    (contexts / "meta" / hashed).mkdir(parents=True)
+    endpoint = {"Host": "tcp://far:2376", "SkipTLSVerify": unchecked}
+    (contexts / "meta" / hashed / "meta.json").write_text(json.dumps({"Endpoints": {"docker": endpoint}}))
+    far = {"HOME": str(tmp_path), "DOCKER_CONTEXT": "far"}
+    assert dockerhost.variables(far) == {"DOCKER_HOST": "tcp://far:2376"}
+    (contexts / "tls" / hashed / "docker").mkdir(parents=True)
+    assert dockerhost.variables(far) == {
+        "DOCKER_HOST": "tcp://far:2376",
+        "DOCKER_CERT_PATH": str(contexts / "tls" / hashed / "docker"),
+        "DOCKER_TLS_VERIFY": "" if unchecked else "1",
+    }
+    assert dockerhost.variables({**far, "DOCKER_HOST": "unix:///x"}) == {"DOCKER_HOST": "unix:///x"}
+    assert dockerhost.variables({"HOME": str(tmp_path)}) == {"DOCKER_HOST": dockerhost.DOCKER_SOCKET}
+
+
+@pytest.mark.parametrize(
+    ("status", "address", "folder"),
+    [
+        ([["driver-type", "io.containerd.snapshotter.v1"]], "/run/containerd/containerd.sock", "/var/lib/containerd"),
+        ([["driver-type", "io.containerd.snapshotter.v1"]], "/var/run/docker/containerd/containerd.sock", "/data"),
+        ([["Backing Filesystem", "extfs"]], "/run/containerd/containerd.sock", "/data"),
+        (None, None, "/data"),
+    ],
+)
+def test_images_are_where_the_containerd_of_the_system_has_them(status: Any, address: str | None, folder: str) -> None:
+    told = {"DriverStatus": status, "Containerd": {"Address": address} if address else None, "DockerRootDir": "/data"}
+    assert dockerhost.image_folder(told) == folder
 
 
 def note(config: Path, name: str, driver: str, endpoint: str, network: str = "") -> None:

@@ -91,7 +91,7 @@ def test_several_images_in_one_word_are_several(tmp_path: Path) -> None:
 
 
 def engine(host: str, *, here: bool = True) -> Any:
-    return SimpleNamespace(facts=SimpleNamespace(machine={"host": host}), shares_loopback=here)
+    return SimpleNamespace(facts=SimpleNamespace(machine={"host": host}), here=here)
 
 
 def hardware(*gpus: Any) -> Any:
