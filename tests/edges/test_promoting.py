@@ -14,7 +14,7 @@ from pipeline.errors import InputError, PipelineError, PromotionRefused, Registr
 from pipeline.evidence import Evidence, Key, Role, Why
 from pipeline.gather import gather
 from pipeline.oci import Digest, Pinned, Repository
-from pipeline.policy import Allowed, Refused, decide
+from pipeline.policy import CODES, Allowed, Refused, decide
 from pipeline.promote import Desk, Prepared, Subject, Told
 from pipeline.promote.desk import RIGHTS
 from pipeline.registry import Registry, attaching
@@ -116,6 +116,9 @@ def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(eith
     assert found.signed_by("release")
     (verdict,) = found.all(Decided)
     assert (verdict.action, verdict.tag, verdict.subject) == ("promote", "v1.0.0-nlp", str(shop.target))
+    assert [rule.code for rule in verdict.rules] == [code.name for code in CODES]
+    counted = [*found.signatures, *(one for one in found.counted if not isinstance(one.record, Decided))]
+    assert set(verdict.statements) == {str(one.manifest) for one in counted if "release" not in one.key.roles}
     assert len(found.counted) == 7
     for tag in ("v1.0.0-nlp", "v1.0-nlp"):
         assert Registry().resolve(shop.desk.repository.tag(tag)) == shop.target.digest
@@ -388,6 +391,33 @@ def test_a_rollback_signs_its_verdict_then_moves_the_tag_and_once_is_enough(shop
     assert written(shop) == []
     assert not back(shop, reason="another").decided
     assert not back(shop, to="1.0.1").holds
+
+
+def test_a_verdict_is_dated_after_all_that_it_follows_though_this_clock_is_behind(shop: Shop) -> None:
+    old, new = release(shop, 0), release(shop, 1)
+    verdict(shop, new, tag="v1.0.1-nlp", finished=NOW + timedelta(minutes=4))
+    promote.rollback(back(shop), shop.desk)
+    later = gather(old, shop.desk.keys, Registry(), now=NOW).all(Decided)
+    assert [one.finished for one in later if one.action == "rollback"] == [NOW + timedelta(minutes=4, seconds=1)]
+    assert back(shop).done
+
+
+def test_what_was_attached_is_seen_to_stay_listed_before_a_tag_names_the_image(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[tuple[Pinned, int, Digest | None]] = []
+
+    def keep(_: Registry, pinned: Pinned, entries: Any) -> None:
+        kept.append((pinned, len(entries), floating(shop)))
+
+    monkeypatch.setattr(Registry, "keep_listed", keep)
+    promote.apply(shop.prepared(), shop.desk, Told())
+    assert kept == [(shop.target, 9, None)]
+    new = release(shop, 1)
+    promote.rollback(back(shop), shop.desk)
+    assert kept[1:] == [(shop.target, 1, new.digest)]
+    promote.withdraw("v1.0.1-nlp", "wrong sums", shop.desk, dry=False)
+    assert kept[2:] == [(new, 1, shop.target.digest)]
 
 
 def test_a_rollback_whose_tag_did_not_move_signs_no_second_verdict(shop: Shop) -> None:
