@@ -27,7 +27,7 @@ class Gpu(BaseModel):
     memory: int
     """Bytes."""
     used: int
-    """Bytes in use when it was looked at."""
+    """Bytes in use when it was looked at, without those of a screen's windows."""
     clock: int = 0
     """The highest clock of its multiprocessors, in MHz; 0 where the driver does not tell."""
     processes: int = 0

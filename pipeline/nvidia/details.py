@@ -64,6 +64,15 @@ class Details:
                 says, remedy = condition.says.format(value=value), condition.remedy.format(gpu=gpu)
                 yield Trouble(text=f"GPU `{gpu}`: {says}", remedy=remedy, gpu=gpu)
 
+    def drawn(self, gpu: str) -> int:
+        """Bytes that the windows of a screen hold on a GPU: what is theirs comes and goes, whatever else runs."""
+        found, kind = 0, ""
+        for path, value in self.gpus.get(gpu, ()):
+            kind = value if path == "Processes/Process ID/Type" else kind
+            if path == "Processes/Process ID/Used GPU Memory" and kind == "G":
+                found += _bytes(value) or 0
+        return found
+
     def slices(self, gpu: str) -> Mapping[int, Slice]:
         """The MIG devices of a GPU, by number."""
         lines = self.gpus.get(gpu, ())

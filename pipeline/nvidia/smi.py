@@ -156,7 +156,7 @@ def _found(
 ) -> tuple[list[Gpu], list[Trouble]]:
     """A GPU, or its slices, and what is wrong with it; a slice has the troubles of its GPU."""
     troubles = [*_ecc(row), *details.troubles(row["uuid"])]
-    gpu = _gpu(row, processes.get(row["uuid"], 0))
+    gpu = _gpu(row, processes.get(row["uuid"], 0), details.drawn(row["uuid"]))
     if isinstance(gpu, Trouble):
         return [], [gpu, *troubles]
     if not _sliced(row):
@@ -167,7 +167,7 @@ def _found(
     return cut, [trouble.model_copy(update={"gpu": one.uuid}) for trouble in troubles for one in cut]
 
 
-def _gpu(row: Mapping[str, str], processes: int) -> Gpu | Trouble:
+def _gpu(row: Mapping[str, str], processes: int, drawn: int) -> Gpu | Trouble:
     capability = re.fullmatch(r"(\d+)\.(\d+)", row.get("compute_cap", ""))
     bad = _unread(row)
     if capability is None:
@@ -181,7 +181,7 @@ def _gpu(row: Mapping[str, str], processes: int) -> Gpu | Trouble:
         name=row["name"],
         capability=(int(capability[1]), int(capability[2])),
         memory=(_number(row["memory.total"]) or 0) * 2**20,
-        used=(_number(row["memory.used"]) or 0) * 2**20,
+        used=max(0, (_number(row["memory.used"]) or 0) * 2**20 - drawn),
         clock=_number(row.get("clocks.max.sm", "")) or 0,
         processes=processes,
     )

@@ -47,6 +47,13 @@ def test_other_peoples_processes_are_counted_and_are_no_trouble() -> None:
     assert (host.troubles, host.events) == ((), ())
 
 
+def test_what_the_windows_of_a_screen_hold_is_nobodys_left_over_memory() -> None:
+    before, more = recorded("rtx4090.q.txt"), "Used GPU Memory                            : 404 MiB"
+    after = before.replace("Used GPU Memory                            : 4 MiB", more)
+    now = look(Smi("rtx4090", q=done(after), query=with_value("rtx4090", "memory.used", "2293")))
+    assert [gpu.used // MIB for gpu in look(Smi("rtx4090")).gpus] == [gpu.used // MIB for gpu in now.gpus] == [1889, 4]
+
+
 def test_slices_replace_their_gpu_and_have_its_troubles() -> None:
     host = look(Smi("a100-mig"))
     told = [(gpu.index, gpu.uuid[:8], gpu.name, gpu.memory, gpu.used, gpu.processes) for gpu in host.gpus]
