@@ -59,6 +59,9 @@ def parser() -> argparse.ArgumentParser:
     build.add_argument("--twice", action="store_true", help="build without cache a second time and compare the digests")
     for command in (plan, build):
         command.add_argument("--rebuild", action="store_true", help="build although a candidate exists")
+    build.add_argument(
+        "--prove", action="store_true", help="build again what exists and nobody vouches for: it must get the same digest"
+    )
     test = _verb(verbs, "test", "check the candidates", images=True)
     test.add_argument("--lane", choices=("cpu", "gpu"), action="append", help="only this lane (may be given twice)")
     test.add_argument("--require-gpu", action="store_true", help="a GPU lane that cannot run is exit 75")

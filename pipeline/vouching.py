@@ -1,7 +1,7 @@
 """Who vouches for a candidate that is about to be reused: on a registry that others write to, a label alone does not.
 
 Anybody who may push can write a label. So a candidate counts only with a verified `Built` of its inputs, by a key that the
-release policy accepts; otherwise the run stops and says what is there.
+release policy accepts; otherwise the run stops and says what is there, or it is built again, and its digest proves it.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from pipeline.settings import Settings
 from pipeline.statements import PROVENANCE, Built
 
 UNRECORDED = "it exists, and nothing says how it was built"
+UNVOUCHED = "it exists, and no accepted key says to have built it"
 
 
 def unrecorded(steps: Sequence[Step], catalog: Catalog, settings: Settings, registry: Registry) -> tuple[Step, ...]:
@@ -46,8 +47,31 @@ def vouched(steps: Sequence[Step], catalog: Catalog, keys: Keys, registry: Regis
             _one(step, catalog.candidate_repository.at(step.digest), keys, registry, now)
 
 
-def _one(step: Step, pinned: Pinned, keys: Keys, registry: Registry, now: datetime) -> None:
+def unvouched(steps: Sequence[Step], catalog: Catalog, keys: Keys, registry: Registry, *, now: datetime) -> tuple[Step, ...]:
+    """The plan, in which a candidate that exists and whose build no accepted key has signed is built again.
+
+    A run that ended between its build and its signature leaves one. Raises `TagConflict` where a key has signed a build of
+    other inputs; whoever builds again gets it for another digest.
+    """
+    return tuple(_proved(step, catalog, keys, registry, now) for step in steps)
+
+
+def _proved(step: Step, catalog: Catalog, keys: Keys, registry: Registry, now: datetime) -> Step:
+    if step.action != "reuse" or step.digest is None:
+        return step
+    pinned = catalog.candidate_repository.at(step.digest)
     built = gather(pinned, keys, registry, now=now).one(Built)
+    if built is None:
+        return replace(step, action="build", reason=UNVOUCHED)
+    _require(step, pinned, built)
+    return step
+
+
+def _one(step: Step, pinned: Pinned, keys: Keys, registry: Registry, now: datetime) -> None:
+    _require(step, pinned, gather(pinned, keys, registry, now=now).one(Built))
+
+
+def _require(step: Step, pinned: Pinned, built: Built | None) -> None:
     if built is not None and (built.image, built.input_hash) == (step.image, step.input_hash):
         return
     said = (

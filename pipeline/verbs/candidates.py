@@ -4,7 +4,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,30 +102,31 @@ def _bring_parents(call: Call, catalog: Catalog, source: Repository) -> None:
 
 def _vouched(call: Call, catalog: Catalog, *, rebuild: bool) -> Survey:
     """The plan; what it reuses was built by somebody whom the policy accepts where others may write too, or is on record here."""
-    from pipeline.vouching import vouched
+    from pipeline.vouching import unrecorded, unvouched, vouched
 
     found = survey_of(call, catalog, rebuild=rebuild)
     if catalog.candidate_repository.loopback:
-        return _recorded(call, catalog, found)
+        return _marked(call, catalog, found, lambda steps: unrecorded(steps, catalog, call.settings, call.registry))
     reused = [step for step in found.steps if step.action == "reuse"]
-    if reused:
-        vouched(reused, catalog, policy_of(call, catalog).keys, call.registry, now=call.now())
+    if not reused:
+        return found
+    keys, now = policy_of(call, catalog).keys, call.now()
+    if call.arguments.prove:
+        return _marked(call, catalog, found, lambda steps: unvouched(steps, catalog, keys, call.registry, now=now))
+    vouched(reused, catalog, keys, call.registry, now=now)
     return found
 
 
-def _recorded(call: Call, catalog: Catalog, found: Survey) -> Survey:
-    """The plan, in which what nobody recorded is built again, with the images that it is built from."""
-    from pipeline.vouching import unrecorded
-
-    steps = unrecorded(found.steps, catalog, call.settings, call.registry)
+def _marked(call: Call, catalog: Catalog, found: Survey, mark: Callable[[Sequence[plan.Step]], tuple[plan.Step, ...]]) -> Survey:
+    """The plan, in which what `mark` says is built again, with the images that it is built from."""
+    steps = mark(found.steps)
     if steps == found.steps:
         return found
     mine = {step.image: step for step in steps}
     below = plan.selected(catalog, [step.image for step in steps if step.action == "build"])
     wider = survey(call.settings, catalog, call.registry, [*mine, *below], story=call.console)
     merged = [mine.get(step.image, step) for step in wider.steps]
-    marked = unrecorded(merged, catalog, call.settings, call.registry)
-    return replace(wider, steps=plan.needed(catalog, marked, mine))
+    return replace(wider, steps=plan.needed(catalog, mark(merged), mine))
 
 
 def test_verb(call: Call) -> int:

@@ -95,23 +95,28 @@ def _checked_out(call: Call, commit: str, folder: Path) -> Path:
 def _lacking(call: Call, catalog: Catalog) -> Work:
     """What has no candidate, and what has one that is not proved by this checkout's checks."""
     found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
-    build = [step.image for step in found.steps if step.action == "build"]
+    from pipeline.vouching import UNVOUCHED
+
+    shared = not catalog.candidate_repository.loopback
     why = {step.image: [step.reason] for step in found.steps if step.action == "build"}
-    reused = [step for step in found.steps if step.action == "reuse" and matrix.lanes(catalog, step.image)]
+    reused = [step for step in found.steps if step.action == "reuse" and (shared or matrix.lanes(catalog, step.image))]
     if reused:
         loaded = policy_of(call, catalog)
-        lacks = in_parallel(lambda step: _unproved(call, found, step, loaded), reused)
+        lacks = in_parallel(lambda step: _unproved(call, found, step, loaded, shared=shared), reused)
         why |= {step.image: list(lack) for step, lack in zip(reused, lacks, strict=True) if lack}
+    build = [step.image for step in found.steps if step.action == "build" or UNVOUCHED in why.get(step.image, ())]
     return matrix.work(catalog, build=build, check=list(why), why=why)
 
 
-def _unproved(call: Call, found: "Survey", step: plan.Step, loaded: "Loaded") -> Sequence[str]:
-    """The lanes of which no accepted key says that this candidate passed them."""
+def _unproved(call: Call, found: "Survey", step: plan.Step, loaded: "Loaded", *, shared: bool) -> Sequence[str]:
+    """That no accepted key says to have built this candidate, where others write too; and the lanes that none says it passed."""
     from pipeline.gather import gather
-    from pipeline.statements import Outcome, Tested
+    from pipeline.statements import Built, Outcome, Tested
+    from pipeline.vouching import UNVOUCHED
 
     assert step.digest is not None
     expected = expected_of(call, found.catalog, step.image, found.hashes)
     evidence = gather(found.catalog.candidate_repository.at(step.digest), loaded.keys, call.registry, now=call.now())
     passed = {(one.lane, one.suite) for one in evidence.all(Tested) if one.outcome is Outcome.PASSED}
-    return tuple(f"lane {lane} has no pass" for lane, suite in expected.lanes.items() if (lane, suite.hash) not in passed)
+    lanes = [f"lane {lane} has no pass" for lane, suite in expected.lanes.items() if (lane, suite.hash) not in passed]
+    return ([UNVOUCHED] if shared and evidence.one(Built) is None else []) + lanes

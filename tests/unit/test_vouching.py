@@ -39,7 +39,8 @@ def catalog() -> Catalog:
     )
 
 
-def vouch(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *records: Built, step: Step = STEP) -> None:
+def signed_by(monkeypatch: pytest.MonkeyPatch, *records: Built) -> list[Pinned]:
+    """Let an accepted key have signed these about every image; returns those that are asked for."""
     key = Key(name="ci", roles=frozenset({"ci"}))
     found = tuple(
         Signed(manifest=DIGEST, key=key, subject=str(DIGEST), record=record, predicate_type=PROVENANCE) for record in records
@@ -51,8 +52,35 @@ def vouch(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *records: Built, st
         return Evidence(subject=pinned, counted=found)
 
     monkeypatch.setattr(vouching, "gather", gather)
+    return asked
+
+
+def vouch(catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *records: Built, step: Step = STEP) -> None:
+    asked = signed_by(monkeypatch, *records)
     vouching.vouched([step], catalog, [], Registry(), now=NOW)
     assert asked == [catalog.candidate_repository.at(DIGEST)]
+
+
+def proved(catalog: Catalog, *steps: Step) -> tuple[Step, ...]:
+    return vouching.unvouched(steps, catalog, [], Registry(), now=NOW)
+
+
+def test_what_a_run_built_that_ended_before_it_could_sign_is_proved_by_building_it_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed_by(monkeypatch)
+    new = replace(STEP, action="build", digest=None)
+    assert proved(catalog, STEP, new) == (replace(STEP, action="build", reason=vouching.UNVOUCHED), new)
+    signed_by(monkeypatch, BUILT)
+    assert proved(catalog, STEP) == (STEP,)
+
+
+def test_what_was_built_from_other_inputs_is_a_conflict_however_it_is_asked(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signed_by(monkeypatch, BUILT.model_copy(update={"input_hash": "f" * 64}))
+    with pytest.raises(TagConflict, match="a build of other inputs"):
+        proved(catalog, STEP)
 
 
 def test_a_candidate_whose_build_an_accepted_key_signed_is_reused(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

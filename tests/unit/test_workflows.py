@@ -174,6 +174,13 @@ def test_what_builds_and_scans_found_is_kept_when_their_time_is_over(job: Job) -
 
 
 @each
+def test_what_a_run_left_unsigned_is_proved_by_the_next_and_stops_none(job: Job) -> None:
+    for words in job.calls:
+        if words[0] == "build" and "PIPELINE_CANDIDATES" in job.text:
+            assert "--prove" in words
+
+
+@each
 def test_a_token_that_writes_is_not_seen_by_the_step_that_decides(job: Job) -> None:
     for step in job.steps:
         if list(calls(step.get("run", ""))):
