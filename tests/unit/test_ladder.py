@@ -77,6 +77,7 @@ def test_the_floor_is_that_of_the_way() -> None:
     assert ladder.bus_floor("NVLink", nvlink=450, generation=5) == pytest.approx(157.5)
     assert ladder.bus_floor("NVLink", nvlink=None, generation=4) == 10
     assert [ladder.bus_floor("P2P", nvlink=450, generation=one) for one in (None, 1, 3, 4, 5, 6)] == [5, 5, 5, 10, 20, 20]
+    assert [ladder.bus_floor("P2P", nvlink=None, generation=4, lanes=one) for one in (None, 8, 16, 32)] == [10, 5, 10, 10]
     assert ladder.bus_floor("SHM", nvlink=450, generation=5) == 2.5
     assert ladder.bus_floor("NET/IB", nvlink=450, generation=5) is None
 
@@ -94,6 +95,12 @@ def test_the_generation_is_that_of_the_slowest_link_on_the_way(tmp_path: Path) -
     (slot / "max_link_speed").write_text("Unknown\n")
     assert ladder.generation(log, devices) == 5
     assert ladder.generation(log.replace("3b000", "4c000"), devices) is None
+    assert ladder.lanes(log, devices) is None
+    (slot / "0000:3b:00.0/max_link_width").write_text("16\n")
+    (slot / "max_link_width").write_text("8\n")
+    assert ladder.lanes(log, devices) == 8
+    (slot / "max_link_width").write_text("255\n")
+    assert ladder.lanes(log, devices) == 16
 
 
 @pytest.mark.parametrize(

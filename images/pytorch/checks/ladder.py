@@ -14,7 +14,8 @@ REFUSALS = ("Duplicate GPU detected", "Multiple Ranks are using")
 NVLINK_SHARE = 0.35
 """Part of one direction of NVLink that two GPUs reach at least."""
 PCIE = {3: 5, 4: 10, 5: 20}
-"""GB/s between two GPUs by generation of PCIe; an unknown one counts as the lowest."""
+"""GB/s between two GPUs by generation of PCIe, over all its `LANES`; an unknown one counts as the lowest."""
+LANES = 16
 SHARED_MEMORY = 2.5
 """GB/s through /dev/shm."""
 SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
@@ -74,22 +75,33 @@ def transport(log):
     return ("NVLink" if re.search(r"type NV[LB]/", log) else "P2P") if ways else ""
 
 
-def bus_floor(way, *, nvlink, generation):
+def bus_floor(way, *, nvlink, generation, lanes=None):
     """GB/s that the way must carry; `nvlink` is one direction of the model's, if known. `None` where nobody knows one."""
     if way == "NVLink" and nvlink:
         return NVLINK_SHARE * nvlink
     if way in ("NVLink", "P2P"):
-        return PCIE[min(max(generation or 0, 3), 5)]
+        return PCIE[min(max(generation or 0, 3), 5)] * min(lanes or LANES, LANES) / LANES
     return SHARED_MEMORY if way == "SHM" else None
 
 
 def generation(log, devices=Path("/sys/bus/pci/devices")):
     """The lowest generation of PCIe on the way to the GPUs that NCCL's log names; `None` where the machine does not tell."""
+    found = [SPEEDS.get(speed) for speed in links(log, devices, "max_link_speed")]
+    return min((one for one in found if one), default=None)
+
+
+def lanes(log, devices=Path("/sys/bus/pci/devices")):
+    """The fewest lanes on the way to them, as slots are wired: many have eight. `None` where the machine does not tell."""
+    found = [int(width) for width in links(log, devices, "max_link_width") if width.isdecimal()]
+    return min((one for one in found if 0 < one <= LANES), default=None)
+
+
+def links(log, devices, name):
+    """What Linux says of both ends of each link that leads to a GPU of NCCL's log."""
     numbers = (value.zfill(9) for value in set(re.findall(r"busId ([0-9a-f]+)", log)))
     gpus = (devices / f"{one[:4]}:{one[4:6]}:{one[6:8]}.{one[8]}" for one in numbers)
-    links = (place / "max_link_speed" for gpu in gpus if gpu.exists() for place in (gpu.resolve(), gpu.resolve().parent))
-    found = [SPEEDS.get(link.read_text().split()[0]) for link in links if link.is_file()]
-    return min((one for one in found if one), default=None)
+    files = (place / name for gpu in gpus if gpu.exists() for place in (gpu.resolve(), gpu.resolve().parent))
+    return [(file.read_text().split() or [""])[0] for file in files if file.is_file()]
 
 
 def diagnose(goes_well):

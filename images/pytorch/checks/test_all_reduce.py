@@ -71,5 +71,6 @@ def judge(job, found, log, gpus, measure):
     assert way, "NCCL's log names no transport"
     assert way != "NET/Socket", "two GPUs of one machine speak over NET/Socket"
     known = floors.model(floors.of_device(gpus, found["devices"][0]))
-    floor = ladder.bus_floor(way, nvlink=known and known.nvlink, generation=ladder.generation(log))
+    wires = {"generation": ladder.generation(log), "lanes": ladder.lanes(log)}
+    floor = ladder.bus_floor(way, nvlink=known and known.nvlink, **wires)
     measure("nccl bus GB/s", found["busbw"], floor=None if floors.shared(gpus) else floor)
