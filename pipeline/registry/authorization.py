@@ -16,7 +16,7 @@ from pipeline import names
 from pipeline.credentials import Credential, Credentials
 from pipeline.errors import PipelineError, RegistryRefused
 from pipeline.registry import answers, session
-from pipeline.registry.challenge import Challenge, choose
+from pipeline.registry.challenge import Challenge, choose, joined
 from pipeline.registry.session import Session
 
 TOKEN_SECONDS = 60
@@ -44,6 +44,8 @@ class Authorizer:
         self._credentials = credentials
         self._ways: dict[str, Challenge] = {}
         self._tokens: dict[tuple[str, str], _Token] = {}
+        self._wider: dict[tuple[str, str], str] = {}
+        """What is asked for in place of a scope that was not enough."""
         self._probed: set[str] = set()
         self._lock = threading.RLock()
         self.secrets: tuple[str, ...] = ()
@@ -68,6 +70,7 @@ class Authorizer:
             stale = self._tokens.get((host, scope))
             if stale and sent == f"Bearer {stale.text}":
                 del self._tokens[host, scope]
+            self._wider[host, scope] = joined(self._wider.get((host, scope), scope), way.parameters.get("scope", ""))
             header = self._header(way, host, scope, client)
             if header:
                 self._ways[host] = way
@@ -111,7 +114,7 @@ class Authorizer:
 
     def _fetched(self, way: Challenge, host: str, scope: str, login: Credential | None, client: Session) -> _Token:
         _must_be_safe(way.realm, host)
-        started = time.monotonic()
+        started, scope = time.monotonic(), self._wider.get((host, scope), scope)
         fields = {"service": way.service, **({"scope": scope} if scope else {})}
         with self._asked(way.realm, host, fields, login, client) as answer:
             self._judge(answer, way, host, scope, login)
@@ -132,10 +135,10 @@ class Authorizer:
     def _judge(self, answer: requests.Response, way: Challenge, host: str, scope: str, login: Credential | None) -> None:
         if answer.status_code == 200:
             return
-        if login and (answer.status_code in (401, 403) or (login.identity and answer.status_code == _INVALID_GRANT)):
+        if login and (answer.status_code == 401 or (login.identity and answer.status_code == _INVALID_GRANT)):
             raise _wrong(host, login)
-        wanted = f" for `{scope}`" if scope else ""
-        answers.fail(answer, f"the token service of `{host}` gives no token{wanted}", self.secrets, host=host)
+        wanted, who = f" for `{scope}`" if scope else "", f" (asked as `{login.user}`)" if login else ""
+        answers.fail(answer, f"the token service of `{host}` gives no token{wanted}", self.secrets, host=host, who=who)
 
     def _hide(self, *secrets: str) -> None:
         self.secrets = tuple(dict.fromkeys((*self.secrets, *filter(None, secrets))))
@@ -145,7 +148,8 @@ def _must_be_safe(realm: str, host: str) -> None:
     """Nobody is asked for a token over http but the registry itself, which is then on loopback."""
     if session.origin(realm)[0] != "https" and session.origin(realm) != session.origin(session.base(host)):
         where = "://".join(session.origin(realm))
-        raise RegistryRefused(f"`{host}` wants its tokens fetched from `{where}`, without encryption")
+        hint = session.FORWARDED.format(host)
+        raise RegistryRefused(f"`{host}` wants its tokens fetched from `{where}`, without encryption", hint=hint)
 
 
 def _life(told: Mapping[str, Any]) -> float:

@@ -46,6 +46,16 @@ def choose(header: str) -> Challenge | None:
     return bearer if bearer and bearer.realm else offered.get("basic")
 
 
+def joined(scope: str, wanted: str) -> str:
+    """A scope with what a challenge wants besides, such as Azure's `metadata_read` for a list of tags; as it was if nothing."""
+    held: dict[str, list[str]] = {}
+    for part in (*scope.split(), *wanted.split()):
+        resource, colon, actions = part.rpartition(":")
+        mine = held.setdefault(resource + colon, [])
+        mine += [action for action in actions.split(",") if action not in mine]
+    return " ".join(f"{resource}{','.join(actions)}" for resource, actions in held.items())
+
+
 def _parts(header: str) -> Iterator[re.Match[str]]:
     place = 0
     while part := _PART.match(header, place):

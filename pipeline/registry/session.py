@@ -23,6 +23,11 @@ KEPT = 16
 PATIENCE = 60
 """Seconds that a `Retry-After` may ask for; more is told to the user instead."""
 
+FORWARDED = (
+    "whoever administers `{}` tells it that it is reached by https: what stands before it must send "
+    "`X-Forwarded-Proto: https` (Harbor: `external_url` in harbor.yml)"
+)
+"""The remedy where a registry takes itself for one without encryption."""
 _USUAL = {"https": ":443", "http": ":80"}
 _SERVED_AT = {DOCKER_HUB: f"registry-1.{DOCKER_HUB}"}
 
@@ -59,14 +64,14 @@ RETRIES = _Patience(
 class _Adapter(HTTPAdapter):
     """Connections that trust what `Trust` says, whatever the environment and the library say."""
 
-    def __init__(self, trust: Trust, host: str = "") -> None:
-        self._trust, self._host = trust, host
+    def __init__(self, trust: Trust, host: str, *, pair: bool) -> None:
+        self._trust, self._host, self._pair = trust, host, pair
         super().__init__(max_retries=RETRIES, pool_maxsize=KEPT)
 
     def build_connection_pool_key_attributes(self, request: requests.PreparedRequest, verify: Any, cert: Any = None) -> Any:
         host, pool = super().build_connection_pool_key_attributes(request, True, None)
         if host["scheme"] == "https":
-            pool["ssl_context"] = self._trust.context(self._host)
+            pool["ssl_context"] = self._trust.context(self._host, pair=self._pair)
         return host, pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
@@ -93,22 +98,27 @@ class Connections:
 
     def __init__(self, trust: Trust) -> None:
         """No connection is made yet."""
-        self._trust, self._adapters, self._lock = trust, dict[str, _Adapter](), threading.Lock()
+        self._trust, self._adapters, self._lock = trust, dict[tuple[str, bool], _Adapter](), threading.Lock()
 
     def opened(self, host: str, *, loopback: bool) -> Session:
-        """A session for one registry and one thread; that on loopback asks no proxy."""
+        """A session for one registry and one thread; that on loopback asks no proxy.
+
+        As with docker, the authorities of its folder are good for all places that it leads to: its token service and its
+        storage. A certificate of ours is shown to itself alone.
+        """
         session = _patient(loopback)
+        special = host if self._trust.special(host) else ""
         for scheme in ("http://", "https://"):
-            session.mount(scheme, self._adapter(""))
-        if self._trust.special(host):
-            session.mount(f"https://{host}/", self._adapter(host))
+            session.mount(scheme, self._adapter(special, pair=False))
+        if special:
+            session.mount(f"https://{host}/", self._adapter(host, pair=True))
         return session
 
-    def _adapter(self, host: str) -> _Adapter:
+    def _adapter(self, host: str, *, pair: bool) -> _Adapter:
         with self._lock:
-            if host not in self._adapters:
-                self._adapters[host] = _Adapter(self._trust, host)
-            return self._adapters[host]
+            if (host, pair) not in self._adapters:
+                self._adapters[host, pair] = _Adapter(self._trust, host, pair=pair)
+            return self._adapters[host, pair]
 
 
 def _patient(loopback: bool) -> Session:
@@ -137,4 +147,4 @@ def refuse_downgrade(before: str, after: str) -> None:
     """Raise `RegistryRefused` when a registry leads from https to anything else."""
     (scheme, host), (next_scheme, next_host) = origin(before), origin(after)
     if scheme == "https" and next_scheme != "https":
-        raise RegistryRefused(f"`{host}` redirects from https to `{next_scheme}://{next_host}`")
+        raise RegistryRefused(f"`{host}` redirects from https to `{next_scheme}://{next_host}`", hint=FORWARDED.format(host))

@@ -18,30 +18,30 @@ class Trust:
     def __init__(self, authorities: Path | None, folder: Path = CERTIFICATES) -> None:
         """`authorities` is one PEM file; None: those that come with the HTTP library."""
         self._authorities, self._folder = authorities, folder
-        self._contexts: dict[str, ssl.SSLContext] = {}
+        self._contexts: dict[tuple[str, bool], ssl.SSLContext] = {}
         self._lock = threading.Lock()
 
     def special(self, host: str) -> bool:
         """Whether docker's folder says something of this host."""
         return bool(host) and (self._folder / host).is_dir()
 
-    def context(self, host: str = "") -> ssl.SSLContext:
-        """Certificates for one host, the machine's alone when none is named.
+    def context(self, host: str = "", *, pair: bool = True) -> ssl.SSLContext:
+        """Certificates for one host, the machine's alone when none is named; without `pair` none of ours is shown.
 
         Raises `InputError` when a file of theirs cannot be read, `RegistryRefused` when half of a pair is missing.
         """
         with self._lock:
-            if host not in self._contexts:
-                self._contexts[host] = self._made(host)
-            return self._contexts[host]
+            if (host, pair) not in self._contexts:
+                self._contexts[host, pair] = self._made(host, pair=pair)
+            return self._contexts[host, pair]
 
-    def _made(self, host: str) -> ssl.SSLContext:
+    def _made(self, host: str, *, pair: bool) -> ssl.SSLContext:
         path = self._authorities or Path(DEFAULT_CA_BUNDLE_PATH)
         try:
             context = ssl.create_default_context(cafile=path)
             for path in sorted((self._folder / host).glob("*.crt")) if host else ():
                 context.load_verify_locations(cafile=path)
-            for path in sorted((self._folder / host).glob("*.cert")) if host else ():
+            for path in sorted((self._folder / host).glob("*.cert")) if host and pair else ():
                 context.load_cert_chain(path, _key_of(path))
         except OSError as error:
             reason = error.strerror or str(error)

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import requests
+from requests.adapters import DEFAULT_CA_BUNDLE_PATH
 
 from pipeline.credentials import Credential
 from pipeline.errors import InputError, PipelineError, RegistryRefused, Temporary, ToolFailed
 from pipeline.oci import Digest, Repository
 from pipeline.registry import Registry, session
-from pipeline.registry.challenge import Challenge, choose, parse
+from pipeline.registry.challenge import Challenge, choose, joined, parse
+from pipeline.registry.session import Connections
 from pipeline.registry.trust import Trust
 from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 
@@ -112,6 +115,50 @@ def test_a_token_that_is_refused_is_fetched_anew_once(server: FakeRegistry) -> N
     assert len(server.asked("GET", "/token")) == 2
 
 
+def test_what_a_registry_wants_besides_is_asked_for_too(server: FakeRegistry) -> None:
+    """Azure's lists tags only for those who may `metadata_read`."""
+    server.token_service = True
+    server.put_image(server.repository(), tag="v1")
+    client, wide = Registry(credentials=Logins()), "repository:team/images:pull,metadata_read"
+    way = f'Bearer realm="http://{server.host}/token",service="fake",scope="repository:team/images:metadata_read"'
+    listed = "/v2/team/images/tags/list?n=1000"
+    client.resolve(server.repository().tag("v1"))
+    server.canned["GET", listed] = [
+        Answer(401, headers={"WWW-Authenticate": way}),
+        *[Answer(200, b'{"tags": ["v1"]}')] * 2,
+    ]
+    assert client.tags(server.repository()) == ("v1",)
+    assert list(server.tokens.values()) == ["repository:team/images:pull", wide]
+    server.requests.clear()
+    assert client.tags(server.repository()) == ("v1",)
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("scope", "wanted", "both"),
+    [
+        ("repository:a/b:pull,push", "repository:a/b:push,pull", "repository:a/b:pull,push"),
+        ("repository:a:pull,push repository:b:pull", "repository:b:pull", "repository:a:pull,push repository:b:pull"),
+        ("repository:a:pull", "repository:key/a:pull", "repository:a:pull repository:key/a:pull"),
+        ("repository:a:pull", "", "repository:a:pull"),
+        ("", "registry:catalog:*", "registry:catalog:*"),
+        ("repository:a:pull", "*", "repository:a:pull *"),
+        ("", "", ""),
+    ],
+)
+def test_scopes_are_joined_and_never_narrowed(scope: str, wanted: str, both: str) -> None:
+    assert joined(scope, wanted) == both
+
+
+def test_a_right_that_lacks_at_the_token_service_is_no_wrong_password(server: FakeRegistry) -> None:
+    """As GitHub's says it."""
+    server.token_service = True
+    denied = Answer(403, b'{"errors": [{"code": "DENIED", "message": "token does not match expected scopes"}]}')
+    server.canned["GET", "/token?service=fake&scope=repository%3Ateam%2Fimages%3Apull"] = [denied]
+    with pytest.raises(RegistryRefused, match=r"gives no token for .* does not match expected scopes \(asked as `ci`\)"):
+        Registry(credentials=Logins()).resolve(server.repository().tag("v1"))
+
+
 def test_an_access_token_by_its_other_name_is_one_too(server: FakeRegistry) -> None:
     server.token_service = True
     server.put_image(server.repository(), tag="v1")
@@ -205,8 +252,9 @@ def test_no_login_goes_to_a_token_service_elsewhere_without_encryption(server: F
     with fake_registry() as thief:
         way = f'Bearer realm="http://{thief.host}/token",service="fake"'
         server.canned["GET", MANIFESTS + "v1"] = [Answer(401, headers={"WWW-Authenticate": way})]
-        with pytest.raises(RegistryRefused, match="without encryption"):
+        with pytest.raises(RegistryRefused, match="without encryption") as caught:
             Registry(credentials=Logins()).resolve(server.repository().tag("v1"))
+        assert "X-Forwarded-Proto" in caught.value.hint
         assert thief.requests == []
 
 
@@ -248,9 +296,9 @@ def test_an_upload_elsewhere_gets_no_login(server: FakeRegistry) -> None:
 
 def test_cookies_are_not_kept(server: FakeRegistry) -> None:
     server.users.clear()
-    server.canned["GET", MANIFESTS + "v1"] = [Answer(200, b"{}", {"Set-Cookie": "sid=1; Path=/"})]
+    server.canned["GET", "/v2/"] = [Answer(200, b"{}", {"Set-Cookie": "sid=1; Path=/"})]
     client = Registry()
-    client.resolve(server.repository().tag("v1"))
+    client.ping(server.host)
     client.resolve(server.repository().tag("v1"))
     assert "Cookie" not in server.requests[-1][2]
 
@@ -334,6 +382,27 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (host / "client.cert").write_text("no certificate")
     with pytest.raises(RegistryRefused, match="has no key beside it"):
         trust.context(host.name)
+
+
+def test_the_authorities_of_a_registry_are_good_for_its_token_service(tmp_path: Path) -> None:
+    """GitLab's tokens come from another host or port than its images."""
+    folder = tmp_path / "registry.example.com:5050"
+    folder.mkdir()
+    (folder / "ca.crt").write_bytes(Path(DEFAULT_CA_BUNDLE_PATH).read_bytes())
+    (folder / "client.cert").write_text("half of a pair: whoever shows it fails")
+    trust = Trust(None, tmp_path)
+    opened = Connections(trust).opened(folder.name, loopback=False)
+    for url, own in ((f"https://{folder.name}/v2/", True), ("https://gitlab.example.com/jwt/auth", False)):
+        adapter = opened.get_adapter(url)
+        assert isinstance(adapter, requests.adapters.HTTPAdapter)
+        request = requests.Request("GET", url).prepare()
+        if own:
+            with pytest.raises(RegistryRefused, match="has no key beside it"):
+                adapter.build_connection_pool_key_attributes(request, True)
+        else:
+            _, pool = adapter.build_connection_pool_key_attributes(request, True)
+            assert pool["ssl_context"] is trust.context(folder.name, pair=False)
+    assert trust.context(folder.name, pair=False) is not trust.context("")
 
 
 def test_a_404_without_the_registrys_word_is_not_not_there(server: FakeRegistry) -> None:
