@@ -22,7 +22,10 @@ def tagged_manifest(wire: Wire, tagged: Tagged) -> bytes | None:
     with wire.ask("GET", tagged.repository, f"manifests/{tagged.name}", headers=ACCEPT) as answer:
         if answers.absent(answer):
             return None
-        return _manifest(wire, answer, tagged)
+        content = _manifest(wire, answer, tagged)
+        if not answer.headers.get("Docker-Content-Digest"):
+            _must_be_one(content, tagged)
+        return content
 
 
 def pinned_manifest(wire: Wire, pinned: Pinned) -> tuple[bytes, str]:
@@ -101,6 +104,16 @@ def _manifest(wire: Wire, answer: requests.Response, what: Pinned | Tagged) -> b
     if told and told != str(Digest.of(content)):
         raise ToolFailed(f"the registry says that `{what}` is `{told}`, but sent `{Digest.of(content)}`")
     return content
+
+
+def _must_be_one(content: bytes, tagged: Tagged) -> None:
+    """Nobody has named its digest: the page of a login, or of a proxy, answers 200 too."""
+    try:
+        told = json.loads(content)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict) or "schemaVersion" not in told:
+        raise ToolFailed(f"`{tagged}` cannot be read: `{tagged.repository.host}` answered something that is no manifest")
 
 
 def _tag_page(wire: Wire, answer: requests.Response, repository: Repository) -> list[str]:

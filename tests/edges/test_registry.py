@@ -79,8 +79,18 @@ def test_an_html_error_page_is_told_in_one_readable_line(server: FakeRegistry, c
 
 def test_a_missing_or_empty_digest_header_is_made_up_for_by_hashing(server: FakeRegistry, client: Registry) -> None:
     for headers in ({}, {"Docker-Content-Digest": ""}):
-        server.canned["GET", MANIFESTS + "v1"] = [Answer(200, b"{}", headers)]
-        assert client.resolve(server.repository().tag("v1")) == Digest.of(b"{}")
+        server.canned["GET", MANIFESTS + "v1"] = [Answer(200, b'{"schemaVersion": 2}', headers)]
+        assert client.resolve(server.repository().tag("v1")) == Digest.of(b'{"schemaVersion": 2}')
+
+
+@pytest.mark.parametrize("body", [b"<html>log in</html>", b"", b"[]", b'"v1"', b'{"error": "captive portal"}'])
+@pytest.mark.parametrize("digest", [{}, {"Docker-Content-Digest": ""}])
+def test_a_page_that_answers_for_the_registry_is_not_what_a_tag_names(
+    server: FakeRegistry, client: Registry, body: bytes, digest: dict[str, str]
+) -> None:
+    server.canned["GET", MANIFESTS + "v1"] = [Answer(200, body, {"Content-Type": "text/html", **digest})]
+    with pytest.raises(ToolFailed, match="no manifest"):
+        client.resolve(server.repository().tag("v1"))
 
 
 def test_a_digest_header_that_lies_about_the_body_is_an_error(server: FakeRegistry, client: Registry) -> None:
