@@ -3,11 +3,14 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pipeline import dsse, records, vouching
-from pipeline.catalog import Catalog
+from pipeline import gather as gathering
+from pipeline.catalog import Catalog, Image
 from pipeline.errors import TagConflict
 from pipeline.evidence import Evidence, Key, Signed
 from pipeline.oci import Digest, Pinned
@@ -15,6 +18,8 @@ from pipeline.plan import Step
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.statements import PROVENANCE, Built
+from pipeline.survey import Survey
+from pipeline.verbs import work
 from tests.fakes import fake_registry
 from tests.unit.test_statements import BUILT
 
@@ -39,12 +44,16 @@ def catalog() -> Catalog:
     )
 
 
-def signed_by(monkeypatch: pytest.MonkeyPatch, *records: Built) -> list[Pinned]:
-    """Let an accepted key have signed these about every image; returns those that are asked for."""
+def signed(*records: Built) -> tuple[Signed, ...]:
     key = Key(name="ci", roles=frozenset({"ci"}))
-    found = tuple(
+    return tuple(
         Signed(manifest=DIGEST, key=key, subject=str(DIGEST), record=record, predicate_type=PROVENANCE) for record in records
     )
+
+
+def signed_by(monkeypatch: pytest.MonkeyPatch, *records: Built) -> list[Pinned]:
+    """Let an accepted key have signed these about every image; returns those that are asked for."""
+    found = signed(*records)
     asked: list[Pinned] = []
 
     def gather(pinned: Pinned, *_: object, **__: object) -> Evidence:
@@ -118,3 +127,21 @@ def test_a_candidate_whose_build_is_nowhere_on_record_is_built_again(catalog: Ca
         told = {dsse.PREDICATE_ANNOTATION: PROVENANCE}
         Registry(locks=tmp_path).attach(pinned, dsse.BUNDLE_TYPE, b"a bundle", dsse.BUNDLE_TYPE, told)
         assert planned() == step
+
+
+def test_a_plan_for_ci_builds_what_nobody_vouches_for_so_that_its_build_is_signed(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image without checks lacks nothing else, and would stop whatever stands on it."""
+    family = catalog.model_copy(update={"images": {"nlp": Image(name="nlp", description="I")}})
+    found = Survey(catalog=family, hashes={}, steps=(STEP,))
+    monkeypatch.setattr(work, "survey_of", lambda *_, **__: found)
+    monkeypatch.setattr(work, "policy_of", lambda *_: SimpleNamespace(keys=()))
+    monkeypatch.setattr(work, "expected_of", lambda *_: SimpleNamespace(lanes={}))
+    call = cast(Any, SimpleNamespace(arguments=SimpleNamespace(rebuild=False), registry=None, now=lambda: NOW))
+    for known, build in ((), ("nlp",)), ((BUILT,), ()):
+        counted = signed(*known)
+        monkeypatch.setattr(
+            gathering, "gather", lambda pinned, *_, counted=counted, **__: Evidence(subject=pinned, counted=counted)
+        )
+        assert work._lacking(call, family).build == build
