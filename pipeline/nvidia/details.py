@@ -13,6 +13,8 @@ RESET = "stop what uses it, then `nvidia-smi --gpu-reset -i {gpu}` as root, or r
 REPLACE = "take the GPU out of service: it has to be replaced"
 FABRIC = "`systemctl status nvidia-fabricmanager`: it must run, at the driver's own version; wait until the state is `Completed`"
 SHARE = "`nvidia-smi -i {gpu} -c DEFAULT` as root: the checks are several processes on one GPU"
+SLOWED = "look at its cooling and its power supply: `nvidia-smi -i {gpu} -q -d PERFORMANCE,TEMPERATURE,POWER`"
+COOL = (*NONE, "Not Active")
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ CONDITIONS = (
     Condition("Remapped Rows/Pending", "memory rows wait for their remapping", RESET),
     Condition("Remapped Rows/Remapping Failure Occurred", "memory rows could not be remapped", REPLACE),
     Condition("GPU Recovery Action", "the driver wants `{value}`", RESET),
+    Condition("Clocks Event Reasons/HW Slowdown/HW Thermal Slowdown", "it is too hot, and slowed down", SLOWED, COOL),
+    Condition("Clocks Event Reasons/HW Slowdown/HW Power Brake Slowdown", "its power supply slows it down", SLOWED, COOL),
+    Condition("Clocks Throttle Reasons/HW Slowdown/HW Thermal Slowdown", "it is too hot, and slowed down", SLOWED, COOL),
+    Condition("Clocks Throttle Reasons/HW Slowdown/HW Power Brake Slowdown", "its power supply slows it down", SLOWED, COOL),
     Condition("Compute Mode", "its compute mode is `{value}`", SHARE, (*NONE, "Default")),
 )
 """Names and values as drivers 450 to 580 print them (NVIDIA's manual of nvidia-smi; GPU memory error management)."""

@@ -105,6 +105,20 @@ def test_each_condition_is_found(old: str, new: str, says: str) -> None:
     assert trouble.gpu == T4
 
 
+@pytest.mark.parametrize("section", ["Clocks Event Reasons", "Clocks Throttle Reasons"])
+@pytest.mark.parametrize(("what", "says"), [("Thermal", "too hot"), ("Power Brake", "power supply")])
+def test_a_gpu_that_its_hardware_slows_down_is_unfit_to_judge_speeds_on(section: str, what: str, says: str) -> None:
+    before, mark, after = recorded("t4.q.txt").partition("    Retired Pages\n")
+
+    def troubles(state: str) -> tuple[Trouble, ...]:
+        lines = ("        SW Power Cap : Active", "        HW Slowdown : Not Active", f"            HW {what} Slowdown : {state}")
+        told = "\n".join((f"{before}    {section}", *lines, f"{mark}{after}"))
+        return look(Smi("t4", q=done(told))).troubles
+
+    assert troubles("Not Active") == troubles("N/A") == ()
+    assert says in troubles("Active")[0].text
+
+
 @pytest.mark.parametrize("mode", ["Exclusive_Process", "Prohibited"])
 def test_a_gpu_that_only_one_process_may_use_is_no_good_for_checks_of_several(mode: str) -> None:
     told = recorded("t4.q.txt")
