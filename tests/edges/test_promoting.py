@@ -123,6 +123,7 @@ def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(eith
     for tag in ("v1.0.0-nlp", "v1.0-nlp"):
         assert Registry().resolve(shop.desk.repository.tag(tag)) == shop.target.digest
     assert shop.prepared().plan.promotions[0].done  # type: ignore[union-attr]
+    assert settled(shop) is not None
 
 
 def test_a_release_signature_of_another_image_that_somebody_hung_there_stands_for_none(either: Shop) -> None:
@@ -162,10 +163,17 @@ def decided(shop: Shop, **changes: Any) -> Decided:
 
 def test_a_verdict_that_an_earlier_run_left_is_not_signed_again(either: Shop) -> None:
     shop = either
-    left = shop.hang("release", stated(the_verdict(shop)), on=shop.target)
+    others = {"finished": cases.YESTERDAY, "run": "16", "actor": "adam", "rules": ()}
+    left = shop.hang("release", stated(the_verdict(shop).model_copy(update=others)), on=shop.target)
     found = shop.released()
     assert [one.manifest for one in found.counted if isinstance(one.record, Decided)] == [left]
     assert not found.because(Why.OLDER)
+
+
+def test_a_verdict_that_says_something_else_stands_for_none(shop: Shop) -> None:
+    another = {"reason": "another", "finished": cases.YESTERDAY}
+    shop.hang("release", stated(the_verdict(shop).model_copy(update=another)), on=shop.target)
+    assert sorted(one.reason for one in shop.released().all(Decided)) == ["", "another"]
 
 
 # before the first write
