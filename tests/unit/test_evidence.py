@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from pipeline import statements
+from pipeline import attest, statements
 from pipeline.evidence import AHEAD, Evidence, Ignored, Key, Signed, Why, collect
 from pipeline.oci import Digest
 from pipeline.statements import NOT_SELECTED, Bom, Built, Checked, Decided, Outcome, Scanned, Secret
@@ -220,3 +220,41 @@ def test_a_development_key_of_all_roles_signs_everything() -> None:
     assert found.ignored == ()
     assert found.signed_by("release")
     assert found.one(Bom) is not None
+
+
+# signed again
+
+
+def known(record: statements.Statable | None, role: str, *there: Signed) -> Signed | None:
+    made = attest.signature(SUBJECT) if record is None else statements.built_statement(record)  # type: ignore[arg-type]
+    return attest.known(made, record, role, there)  # type: ignore[arg-type]
+
+
+def test_what_is_signed_already_in_the_same_role_is_known() -> None:
+    one, plain = signed(built(), kind=statements.PROVENANCE), signed(None)
+    assert known(built(), "ci", plain, one) == one
+    assert known(None, "ci", one, plain) == plain
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        signed(built(), KEYS["release"], kind=statements.PROVENANCE),
+        signed(built(), kind=statements.PROVENANCE, subject=OTHER),
+        signed(built(run="18"), kind=statements.PROVENANCE),
+        signed(built(), kind=statements.FINDINGS),
+        signed(None),
+    ],
+    ids=["another role", "another image", "another record", "another kind", "a signature"],
+)
+def test_what_is_not_the_same_in_the_same_role_is_not_known(there: Signed) -> None:
+    assert known(built(), "ci", there) is None
+
+
+@pytest.mark.parametrize(
+    "there",
+    [signed(None, KEYS["release"]), signed(None, subject=OTHER), signed(built(), kind=statements.PROVENANCE)],
+    ids=["another role", "another image", "a statement"],
+)
+def test_a_signature_by_another_or_of_another_image_is_not_known(there: Signed) -> None:
+    assert known(None, "ci", there) is None
