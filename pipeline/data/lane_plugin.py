@@ -126,7 +126,8 @@ def pytest_runtest_makereport(
         if call.excinfo is not None and isinstance(call.excinfo.value, Overdue):
             settle(found, "error", f"timed out: {call.excinfo.value}")
         elif report.failed and getattr(report, "wasxfail", None) is None:
-            settle(found, "failed" if report.when == "call" else "error", failure(report, call), detail(report, call))
+            blamed = report.when == "call" and not of_the_machine(call)
+            settle(found, "failed" if blamed else "error", failure(report, call), detail(report, call))
         elif report.skipped and hasattr(report, "wasxfail"):
             settle(found, "not-run", f"is expected to fail: {report.wasxfail or 'no reason given'}")
         elif report.skipped:
@@ -192,6 +193,11 @@ def detail(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     """All that the error said, and the end of what the test wrote to stderr: by it a failure is known."""
     said = call.excinfo.exconly().strip() if call.excinfo is not None else ""
     return f"{said[: DETAIL_LIMIT // 2]}\n{report.capstderr[-DETAIL_LIMIT // 2 :]}".strip()
+
+
+def of_the_machine(call: pytest.CallInfo[None]) -> bool:
+    """Whether a check ended with an error that its engine's machine is known by, such as an engine that went away."""
+    return call.excinfo is not None and getattr(call.excinfo.type, "exit_code", None) == os.EX_TEMPFAIL
 
 
 def breaks_outside(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pipeline.engine import Container, Engine, Gpus, Spec, connect, container
+from pipeline.errors import Temporary
 from pipeline.story import Silent
 
 Start = Callable[..., Container]
@@ -38,6 +39,10 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     gpus = _gpus(engine)
 
     def begin(*command: str, **wanted: Any) -> Container:
+        if wanted.get("ports") and not engine.publishes_here:
+            raise Temporary(
+                "the engine is on another machine, whose loopback is not reached from here: check where the engine is"
+            )
         spec = Spec(image=os.environ["PIPELINE_IMAGE"], command=command, gpus=gpus, **wanted)
         made = stack.enter_context(container(spec, engine=engine, story=Silent(), title="service"))
         stack.callback(lambda: print(f"--- log of {made.name}\n{made.log()}"))
@@ -47,6 +52,13 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     with ExitStack() as stack:
         stack.callback(engine.close)
         yield begin
+
+
+def refuse_out_of_reach(engine: Engine) -> None:
+    """Raise `Temporary` where nobody here reaches the loopback on which the engine publishes ports: that is not the image's fault."""
+    if not engine.publishes_here:
+        where = engine.facts.machine.get("host", "") or "another machine"
+        raise Temporary(f"ports of a container are on the loopback of `{where}`, which is not reached from here: check there")
 
 
 def _gpus(engine: Engine) -> Gpus | None:

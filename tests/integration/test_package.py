@@ -61,3 +61,14 @@ def test_the_installed_command_runs_in_a_clean_environment(wheel: Path, tmp_path
     planned = subprocess.run([pipeline, "plan"], cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
     assert planned.returncode == 2, planned.stderr
     assert "--root" in planned.stderr
+
+
+def test_the_lowest_versions_that_are_named_are_enough(tmp_path: Path) -> None:
+    python, uv = tmp_path / "low/bin/python", [sys.executable, "-m", "uv"]
+    subprocess.run([*uv, "venv", "--quiet", "--python", sys.executable, str(tmp_path / "low")], check=True)
+    into = [*uv, "pip", "install", "--quiet", "--python", str(python)]
+    subprocess.run([*into, "--resolution", "lowest-direct", "-r", "pyproject.toml"], cwd=ROOT, check=True)
+    subprocess.run([*into, *(f"{name}=={metadata.version(name)}" for name in ("nox", "kubernetes-validate"))], check=True)
+    tests = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit", "tests/edges/test_debian.py"]
+    ran = subprocess.run(tests, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout[-4000:]
