@@ -23,8 +23,8 @@ PAGE = 100
 PAGES = 100
 LIMIT = 16 * 2**20
 """Bytes of one answer."""
-READ_ONLY, FULL = "read only mode", "of storage resource"
-"""How Harbor's text tells two refusals apart that are otherwise alike."""
+FULL = "of storage resource"
+"""How Harbor's text tells that a project has no room left."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Reply:
     @property
     def read_only(self) -> bool:
         """Whether it refuses because nothing may be written for now."""
-        return self.status == 403 and "DENIED" in self.codes and READ_ONLY in self.reason
+        return self.status == 403 and "DENIED" in self.codes and answers.READ_ONLY in self.reason
 
 
 class Api:

@@ -24,6 +24,8 @@ REASON_LIMIT = 2**16
 _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN", "TAG_EXPIRED"}
 """Error codes of a true 404; `NOT_FOUND` is Harbor's, `TAG_EXPIRED` Quay's for a tag that was deleted."""
 _QUERY = re.compile(r"\?[^\s()<>'\"]+")
+READ_ONLY = "read only mode"
+"""How Harbor's text tells that it takes nothing for now."""
 _FULL = "exceed the configured upper limit"
 _SMALL = "whoever administers `{}` lets what stands before it take larger requests (nginx: `client_max_body_size 0`)"
 
@@ -119,6 +121,8 @@ def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host:
     text = redact(f"{what}: `{at}` answered {status}, {reason(answer)}{who}", hidden)
     if full(answer):
         raise RegistryRefused(text, hint=f"make room in the project, or have its quota raised by who administers `{host}`")
+    if status == 403 and READ_ONLY in reason(answer):
+        raise RegistryRefused(text, hint=f"run the same command when who administers `{host}` has ended the read-only mode")
     if status in (401, 403):
         raise RegistryRefused(text, hint=f"`docker login {host}` with an account that has the right")
     if status == 429 or status >= 500:

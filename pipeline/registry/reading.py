@@ -3,18 +3,21 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from urllib.parse import quote
 
 import requests
 
 from pipeline.errors import TooLarge, ToolFailed
 from pipeline.oci import MANIFEST_TYPES, Descriptor, Digest, Pinned, Repository, Tagged
 from pipeline.registry import answers
-from pipeline.registry.wire import ACCEPT, Wire
+from pipeline.registry.wire import ACCEPT, PAGES, Wire
 
 MANIFEST_LIMIT = 4 * 2**20
 """Bytes; what the distribution specification asks registries to support."""
 TAGS_LIMIT = 16 * 2**20
 """Largest page of a list of tags."""
+TAGS_ASKED = 1000
+"""Tags of one page."""
 
 
 def tagged_manifest(wire: Wire, tagged: Tagged) -> bytes | None:
@@ -87,13 +90,23 @@ def content(wire: Wire, repository: Repository, digest: Digest, limit: int) -> b
 
 
 def tags(wire: Wire, repository: Repository) -> tuple[str, ...]:
-    """All tags of a repository, none when the registry does not know it."""
-    found: list[str] = []
-    for answer in wire.pages(repository, "tags/list?n=1000", f"the list of tags of `{repository}`"):
-        if answers.absent(answer):
-            break
-        found += _tag_page(wire, answer, repository)
-    return tuple(found)
+    """All tags of a repository, none when the registry does not know it.
+
+    A registry need not tell that there are more: one page that is full is followed by a look behind its last tag.
+    """
+    found: dict[str, None] = {}
+    path = begin = f"tags/list?n={TAGS_ASKED}"
+    for _ in range(PAGES):
+        page, before = list[str](), len(found)
+        for answer in wire.pages(repository, path, f"the list of tags of `{repository}`"):
+            if answers.absent(answer) and not found:
+                return ()
+            page = _tag_page(wire, answer, repository)
+            found.update(dict.fromkeys(page))
+        if len(page) != TAGS_ASKED or len(found) == before:
+            return tuple(found)
+        path = f"{begin}&last={quote(page[-1], safe='')}"
+    raise ToolFailed(f"the list of tags of `{repository}` does not end")
 
 
 def _manifest(wire: Wire, answer: requests.Response, what: Pinned | Tagged) -> bytes:

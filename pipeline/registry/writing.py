@@ -19,12 +19,21 @@ BLOB_TYPE = "application/octet-stream"
 _UNSEEN = "MANIFEST_BLOB_UNKNOWN"
 _FROZEN = "TAG_INVALID"
 """How Amazon's registry says, with 400, that a tag may not be written any more."""
+_NO_HEAD = (401, 403, 405)
+"""How storage refuses HEAD with a signature that is good for GET alone."""
 _TAG_REFUSED = (HTTPStatus.CONFLICT, HTTPStatus.PRECONDITION_FAILED)
 
 
 def exists(wire: Wire, repository: Repository, digest: Digest) -> bool:
-    """Whether the repository holds this blob."""
+    """Whether the repository holds this blob.
+
+    Storage may let nobody ask so: where the registry leads there, the blob is asked for, and not read.
+    """
     with wire.ask("HEAD", repository, f"blobs/{digest}") as answer:
+        refused = answer.status_code in _NO_HEAD and answer.history
+    if refused:
+        answer = wire.ask("GET", repository, f"blobs/{digest}")
+    with answer:
         if answer.status_code not in (200, 404):
             wire.fail(answer, f"`{repository}@{digest}` cannot be looked for", repository)
         return answer.status_code == 200

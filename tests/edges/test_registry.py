@@ -12,7 +12,7 @@ from email.utils import formatdate
 import pytest
 import requests
 
-from pipeline.errors import RegistryRefused, TagConflict, Temporary, ToolFailed
+from pipeline.errors import NotThere, PipelineError, RegistryRefused, TagConflict, Temporary, ToolFailed
 from pipeline.oci import DOCKER_INDEX, OCI_INDEX, Descriptor, Digest
 from pipeline.registry import BLOB_LIMIT, Registry, answers, reading, session
 from pipeline.registry.trust import Trust
@@ -184,6 +184,49 @@ def test_tags_are_listed_over_all_pages(server: FakeRegistry, client: Registry) 
     assert client.tags(server.repository()) == ("a", "b")
 
 
+@pytest.mark.parametrize("rest", [["e", "f"], [], ["d"]])
+def test_a_full_page_is_looked_behind_where_the_registry_does_not_tell_of_more(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch, rest: list[str]
+) -> None:
+    monkeypatch.setattr(reading, "TAGS_ASKED", 2)
+    asked = "/v2/team/images/tags/list?n=2"
+    server.canned["GET", asked] = [Answer(200, b'{"tags": ["a", "b"]}')]
+    server.canned["GET", f"{asked}&last=b"] = [Answer(200, b'{"tags": ["c", "d"]}')]
+    server.canned["GET", f"{asked}&last=d"] = [Answer(200, json.dumps({"tags": rest}).encode())]
+    server.canned["GET", f"{asked}&last=f"] = [Answer(200, b'{"tags": null}')]
+    assert client.tags(server.repository()) == tuple(dict.fromkeys(["a", "b", "c", "d", *rest]))
+
+
+def test_a_registry_that_gives_the_same_page_for_ever_gives_it_twice(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "TAGS_ASKED", 2)
+    asked = "/v2/team/images/tags/list?n=2"
+    server.canned["GET", asked] = server.canned["GET", f"{asked}&last=b"] = [Answer(200, b'{"tags": ["a", "b"]}')] * 2
+    assert client.tags(server.repository()) == ("a", "b")
+    assert len(server.requests) == 2
+
+
+def test_a_list_of_tags_that_does_not_end_is_an_error(
+    server: FakeRegistry, client: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "TAGS_ASKED", 1)
+    monkeypatch.setattr(reading, "PAGES", 3)
+    asked = "/v2/team/images/tags/list?n=1"
+    for last, tag in (("", "a"), ("&last=a", "b"), ("&last=b", "c")):
+        server.canned["GET", asked + last] = [Answer(200, json.dumps({"tags": [tag]}).encode())]
+    with pytest.raises(ToolFailed, match="does not end"):
+        client.tags(server.repository())
+
+
+def test_a_list_of_tags_that_is_gone_on_its_second_page_is_no_list(server: FakeRegistry, client: Registry) -> None:
+    more = {"Link": '</v2/team/images/tags/list?last=b>; rel="next"'}
+    server.canned["GET", "/v2/team/images/tags/list?n=1000"] = [Answer(200, b'{"tags": ["a", "b"]}', more)]
+    server.canned["GET", "/v2/team/images/tags/list?last=b"] = [unknown("NAME_UNKNOWN")]
+    with pytest.raises(NotThere):
+        client.tags(server.repository())
+
+
 def test_an_unknown_repository_has_no_tags(server: FakeRegistry, client: Registry) -> None:
     assert client.tags(server.repository()) == ()
 
@@ -306,6 +349,31 @@ def test_refused_rights_are_not_tried_again(server: FakeRegistry, client: Regist
     with pytest.raises(RegistryRefused, match=f"answered {status}, no"):
         client.resolve(server.repository().tag("v1"))
     assert len(server.requests) == 1
+
+
+def test_what_is_read_only_for_now_is_told_as_such(server: FakeRegistry, client: Registry) -> None:
+    said = b'{"errors": [{"code": "DENIED", "message": "The system is in read only mode. Any modification is prohibited."}]}'
+    server.canned["POST", "/v2/team/images/blobs/uploads/"] = [Answer(403, said)]
+    with pytest.raises(RegistryRefused, match="read only mode") as caught:
+        client.upload(server.repository(), b"content")
+    assert "docker login" not in caught.value.hint
+
+
+@pytest.mark.parametrize("status", [401, 403, 405])
+def test_storage_that_lets_nobody_ask_for_a_blob_is_read_from(server: FakeRegistry, client: Registry, status: int) -> None:
+    """As behind GitHub's registry, and Pulp: where a registry leads is signed for GET alone."""
+    held = server.put_blob(b"content")
+    path = f"/v2/team/images/blobs/{held['digest']}"
+    with fake_registry() as storage:
+        away = Answer(307, headers={"Location": f"http://{storage.host}/bucket"})
+        server.canned["HEAD", path] = server.canned["GET", path] = [away] * 2
+        storage.canned["HEAD", "/bucket"] = [Answer(status)]
+        storage.canned["GET", "/bucket"] = [Answer(200, b"content")]
+        client.upload(server.repository(), b"content")
+    assert server.asked("POST") == []
+    server.canned["HEAD", path] = [Answer(status)]
+    with pytest.raises(PipelineError, match="cannot be looked for"):
+        client.upload(server.repository(), b"content")
 
 
 def test_a_registry_that_is_down_is_named_and_temporary(client: Registry, server: FakeRegistry) -> None:
