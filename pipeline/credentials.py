@@ -144,6 +144,8 @@ def _login(entry: Mapping[str, Any], what: str) -> Credential | None:
         return Credential.of(IDENTITY_USER.encode(), str(token).encode())
     if encoded := entry.get("auth"):
         return _decoded(encoded, what)
+    if entry.get("registrytoken"):
+        raise InputError(f"{what} is a `registrytoken`, which is soon good for nothing", hint="`docker login` writes it anew")
     user, password = entry.get("username"), entry.get("password")
     return Credential.of(str(user).encode(), str(password).encode()) if user and password else None
 

@@ -94,6 +94,12 @@ def test_an_identity_token_is_never_taken_for_a_password(tmp_path: Path, entry: 
     assert found.secret == "refresh"
 
 
+def test_a_token_that_cannot_be_used_is_told_rather_than_being_nobody(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="registrytoken") as caught:
+        logins(tmp_path, {"auths": {HOST: {"registrytoken": "s3cret"}}}).of(HOST)
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize("config", ["", "{}", '{"auths": null}', '{"auths": {"harbor.example.com:8443": {}}}'])
 def test_where_no_login_is_nobody_is_asked(tmp_path: Path, config: str) -> None:
     if config:
