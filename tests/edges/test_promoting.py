@@ -124,6 +124,7 @@ def test_a_release_has_its_evidence_its_verdict_its_signature_and_both_tags(eith
         assert Registry().resolve(shop.desk.repository.tag(tag)) == shop.target.digest
     assert shop.prepared().plan.promotions[0].done  # type: ignore[union-attr]
     assert settled(shop) is not None
+    assert promote.apply(shop.prepared(), replace(shop.desk, keys=shop.desk.keys[:2]), Told()) == ()
 
 
 def test_a_release_signature_of_another_image_that_somebody_hung_there_stands_for_none(either: Shop) -> None:
