@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline import builders, daemons, dockerhost, nvidia, ownregistry, services, surroundings
+from pipeline import builders, daemons, dockerhost, names, nvidia, ownregistry, services, surroundings
 from pipeline.command import Run
 from pipeline.diagnosis import Finding, State
 from pipeline.dockerhost import EngineFound, NoEngine, Silence
@@ -61,7 +61,7 @@ def examine(
         *_space(settings.cache, engine),
         *_sizes(settings.cache),
         *_nvidia(run, driver),
-        *_quarantines(settings.quarantine),
+        *_quarantines(settings.quarantine, environment.get(names.ENV_MACHINE) or platform.node()),
     )
 
 
@@ -202,8 +202,8 @@ def _toolkit(version: str) -> Finding:
     return Finding("nvidia toolkit", State.WARN, "not found: engines need it to hand out GPUs", TOOLKIT)
 
 
-def _quarantines(folder: Path) -> Iterator[Finding]:
+def _quarantines(folder: Path, here: str) -> Iterator[Finding]:
     """Another machine's is no fault of this one: homes are shared, and engines may be elsewhere."""
     for each in recorded(folder):
         if refusal := each.refusal():
-            yield Finding("quarantine", State.FAULT if each.host == platform.node() else State.WARN, refusal, CLEAR)
+            yield Finding("quarantine", State.FAULT if each.host == here else State.WARN, refusal, CLEAR)

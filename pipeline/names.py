@@ -21,6 +21,8 @@ ENV_CANDIDATES = "PIPELINE_CANDIDATES"
 ENV_RELEASES = "PIPELINE_RELEASES"
 ENV_PARENTS = "PIPELINE_PARENTS"
 ENV_ROOT = "PIPELINE_ROOT"
+ENV_MACHINE = "PIPELINE_MACHINE"
+"""What the engine's machine is called, where its own name says nothing, as in a pod."""
 ENV_KEY = {"ci": "PIPELINE_KEY_CI", "gpu": "PIPELINE_KEY_GPU", "release": "PIPELINE_KEY_RELEASE"}
 """The key to sign with, by role."""
 ENV_PASSWORD = "COSIGN_PASSWORD"

@@ -55,7 +55,7 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
 
 
 def refuse_out_of_reach(engine: Engine) -> None:
-    """Raise `Temporary` where nobody here reaches the loopback on which the engine publishes ports: that is not the image's fault."""
+    """Raise `Temporary` where nobody here reaches the loopback on which the engine publishes ports: no fault of the image."""
     if not engine.publishes_here:
         where = engine.facts.machine.get("host", "") or "another machine"
         raise Temporary(f"ports of a container are on the loopback of `{where}`, which is not reached from here: check there")

@@ -78,7 +78,7 @@ class Engine:
 
     @property
     def _namesake(self) -> bool:
-        return self.facts.machine.get("host", "") in ("", socket.gethostname())
+        return self.facts.name in ("", socket.gethostname())
 
     def free(self) -> int | None:
         """Free bytes in the engine's folder; `None` where that folder is not on this machine."""
@@ -103,7 +103,7 @@ def connect(environment: Mapping[str, str], *, run: str) -> Engine:
     try:
         meant = {**environment, **dockerhost.variables(environment)}
         client = docker.from_env(environment=meant, version="auto", timeout=TIMEOUT).api
-        facts = tell(client.info())
+        facts = tell(client.info(), environment.get(names.ENV_MACHINE, ""))
     except (docker.errors.DockerException, OSError) as error:
         raise _unreachable(error, environment) from error
     engine = Engine(client, facts, run)

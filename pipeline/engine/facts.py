@@ -32,6 +32,8 @@ class Facts:
     """How it is asked for them; NVIDIA's hook needs no runtime that the engine would tell of."""
     machine: Mapping[str, str] = field(default_factory=dict)
     """What it runs on, for the record."""
+    name: str = ""
+    """The host name of its machine, as that knows it."""
     desktop: bool = False
     """Whether it runs in a virtual machine of Docker Desktop, whose loopback is not this machine's."""
     rootless: bool = False
@@ -47,8 +49,8 @@ class Facts:
         return int(self.version.partition(".")[0] or 0) >= READS_ZSTD
 
 
-def tell(info: Mapping[str, Any]) -> Facts:
-    """The facts that are in an engine's answer to `/info`."""
+def tell(info: Mapping[str, Any], machine: str = "") -> Facts:
+    """The facts that are in an engine's answer to `/info`; `machine` is what people call its machine, if they do."""
     runtimes, devices, security = (
         info.get("Runtimes") or {},
         info.get("DiscoveredDevices") or (),
@@ -58,7 +60,8 @@ def tell(info: Mapping[str, Any]) -> Facts:
     return Facts(
         version=str(info.get("ServerVersion", "")),
         root=dockerhost.image_folder(info),
-        machine=_machine(info),
+        machine={**_machine(info), **({"host": machine} if machine else {})},
+        name=str(info.get("Name") or ""),
         gpus="nvidia" in runtimes or cdi,
         way="cdi" if cdi else "toolkit",
         rootless=any("name=rootless" in option for option in security),

@@ -2,7 +2,7 @@
 
 import platform
 
-from pipeline import context
+from pipeline import context, names
 from pipeline.call import Call, print_json, ready_for
 from pipeline.diagnosis import State
 from pipeline.errors import PipelineError, ToolUnfit
@@ -55,7 +55,8 @@ def _clear(call: Call) -> None:
     """Lift the quarantine of this machine, and of the engine's where that is another one."""
     from pipeline.quarantine import Quarantine
 
-    for host in dict.fromkeys((platform.node(), *_engines_machine(call))):
+    here = call.environment.get(names.ENV_MACHINE) or platform.node()
+    for host in dict.fromkeys((here, *_engines_machine(call))):
         lifted = Quarantine(call.settings.quarantine, host).clear()
         call.console.say(f"`{host}`: " + ("the quarantine is lifted, all strikes are forgotten" if lifted else "has no strikes"))
 

@@ -74,12 +74,12 @@ def strikes(folder: Path, host: str) -> Quarantine:
 
 
 def test_a_quarantine_is_a_fault_of_this_machine_and_a_warning_of_another(tmp_path: Path) -> None:
-    assert list(doctor._quarantines(tmp_path)) == []
-    strikes(tmp_path, platform.node())
+    assert list(doctor._quarantines(tmp_path, "node-7")) == []
+    strikes(tmp_path, "node-7")
     strikes(tmp_path, "elsewhere.example.com")
-    told = {each.detail.split("`")[1]: (each.state, each.remedy) for each in doctor._quarantines(tmp_path)}
+    told = {each.detail.split("`")[1]: (each.state, each.remedy) for each in doctor._quarantines(tmp_path, "node-7")}
     assert told == {
-        platform.node(): (State.FAULT, "`nox -s doctor -- --clear`"),
+        "node-7": (State.FAULT, "`nox -s doctor -- --clear`"),
         "elsewhere.example.com": (State.WARN, "`nox -s doctor -- --clear`"),
     }
 

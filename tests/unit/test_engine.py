@@ -280,7 +280,7 @@ def test_what_an_engine_shares_with_this_machine(
     monkeypatch: pytest.MonkeyPatch, url: str, machine: str, more: dict[str, Any], expected: tuple[bool, ...]
 ) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    facts = Facts(version="29.1.0", root="/", gpus=False, machine={"host": machine}, **more)
+    facts = Facts(version="29.1.0", root="/", gpus=False, name=machine, **more)
     found = Engine(SimpleNamespace(base_url=url), facts, "1")  # type: ignore[arg-type]
     assert (found.native, found.here, found.shares_loopback, found.publishes_here) == expected
     assert (found.free() is None) is not found.here
@@ -288,9 +288,15 @@ def test_what_an_engine_shares_with_this_machine(
 
 def test_a_machine_in_a_virtual_one_forwards_ports_and_shares_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    facts = Facts(version="28.0.0", root="/", gpus=False, machine={"host": "colima"})
+    facts = Facts(version="28.0.0", root="/", gpus=False, name="colima")
     found = Engine(SimpleNamespace(base_url="http+docker://localhost"), facts, "1")  # type: ignore[arg-type]
     assert (found.native, found.here, found.shares_loopback, found.publishes_here) == (False, False, False, True)
+
+
+def test_a_machine_may_be_named_where_its_own_name_is_a_pods() -> None:
+    told = tell({"Name": "gpu-h100-x7k2p-runner", "ServerVersion": "29.1.0"}, "node-7")
+    assert (told.name, told.machine["host"]) == ("gpu-h100-x7k2p-runner", "node-7")
+    assert tell({"Name": "box"}).machine["host"] == "box"
 
 
 def test_a_registry_without_tls_that_the_engine_does_not_take_is_named_in_its_configuration() -> None:
