@@ -47,13 +47,15 @@ def choose(header: str) -> Challenge | None:
 
 
 def joined(scope: str, wanted: str) -> str:
-    """A scope with what a challenge wants besides, such as Azure's `metadata_read` for a list of tags; as it was if nothing."""
-    held: dict[str, list[str]] = {}
-    for part in (*scope.split(), *wanted.split()):
-        resource, colon, actions = part.rpartition(":")
-        mine = held.setdefault(resource + colon, [])
+    """A scope with what a challenge wants besides of the same things, such as Azure's `metadata_read` for a list of tags.
+
+    Of other things nothing is asked: GitHub's registry names an example where it is asked for none.
+    """
+    held = {resource: actions.split(",") for resource, _, actions in (part.rpartition(":") for part in scope.split())}
+    for resource, _, actions in (part.rpartition(":") for part in wanted.split()):
+        mine = held.get(resource, [])
         mine += [action for action in actions.split(",") if action not in mine]
-    return " ".join(f"{resource}{','.join(actions)}" for resource, actions in held.items())
+    return " ".join(f"{resource}:{','.join(actions)}" for resource, actions in held.items())
 
 
 def _parts(header: str) -> Iterator[re.Match[str]]:

@@ -139,14 +139,15 @@ def test_what_a_registry_wants_besides_is_asked_for_too(server: FakeRegistry) ->
     [
         ("repository:a/b:pull,push", "repository:a/b:push,pull", "repository:a/b:pull,push"),
         ("repository:a:pull,push repository:b:pull", "repository:b:pull", "repository:a:pull,push repository:b:pull"),
-        ("repository:a:pull", "repository:key/a:pull", "repository:a:pull repository:key/a:pull"),
+        ("repository:a:pull", "repository:a:metadata_read", "repository:a:pull,metadata_read"),
+        ("repository:a:pull", "repository:b:pull", "repository:a:pull"),
         ("repository:a:pull", "", "repository:a:pull"),
-        ("", "registry:catalog:*", "registry:catalog:*"),
-        ("repository:a:pull", "*", "repository:a:pull *"),
+        ("", "repository:user/image:pull", ""),
+        ("repository:a:pull", "*", "repository:a:pull"),
         ("", "", ""),
     ],
 )
-def test_scopes_are_joined_and_never_narrowed(scope: str, wanted: str, both: str) -> None:
+def test_a_scope_is_widened_for_its_own_repositories_and_never_narrowed(scope: str, wanted: str, both: str) -> None:
     assert joined(scope, wanted) == both
 
 
