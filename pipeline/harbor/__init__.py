@@ -244,7 +244,10 @@ def find(
     if told.get("harbor_version"):
         return Harbor(api, version=str(told["harbor_version"]))
     if reply.busy or _asks_as_harbor(nobody):
-        raise Temporary(f"`{host}` does not tell its version: {reply.status}, {reply.reason}", hint="run the same command later")
+        raise Temporary(
+            f"`{host}` does not tell its version: {reply.status}, {reply.reason}",
+            hint="run the same command later; if that stays so, what stands before it does not pass `/api/` on to it",
+        )
     return None
 
 

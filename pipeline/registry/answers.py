@@ -200,6 +200,9 @@ def _unreachable(host: str, error: requests.RequestException, hidden: Collection
         text = redact(f"the certificate of registry `{host}` is not trusted: {_shown(error)}", hidden)
         where = f"`/etc/docker/certs.d/{host}/ca.crt`"
         return RegistryRefused(text, hint=f"add its authority to the host's certificate store, or put it at {where}")
+    if isinstance(error, requests.exceptions.ProxyError):
+        text = redact(f"registry `{host}` cannot be reached through the proxy: {_cause(error)}", hidden)
+        return Temporary(text, hint=f"check the proxy in HTTPS_PROXY, and whether NO_PROXY should name `{host}`")
     if isinstance(error, requests.Timeout):
         text = redact(f"registry `{host}` does not answer in time: {_shown(error)}", hidden)
         return Temporary(text, hint="run the same command later")
@@ -216,4 +219,4 @@ def _shown(error: BaseException) -> str:
 
 def _cause(error: BaseException) -> str:
     cause = getattr(error.args[0] if error.args else error, "reason", None) or error
-    return str(cause).rpartition(": ")[2] or str(error)
+    return str(cause).rpartition(": ")[2].rstrip("'\")") or str(error)

@@ -384,6 +384,18 @@ def test_a_registry_that_is_down_is_named_and_temporary(client: Registry, server
     assert "nox -s setup" in caught.value.hint
 
 
+def test_a_proxy_that_does_not_lead_on_is_told_without_its_password(
+    server: FakeRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:s3cret@{server.host}")
+    with pytest.raises(Temporary, match="`registry.example.com` cannot be reached through the proxy: 501") as caught:
+        Registry().ping("registry.example.com")
+    assert "NO_PROXY" in caught.value.hint
+    assert "s3cret" not in str(caught.value)
+
+
 def test_ping_wants_a_registry(server: FakeRegistry, client: Registry) -> None:
     client.ping(server.host)
     server.canned["GET", "/v2/"] = [Answer(404, b"<html>")]
