@@ -171,6 +171,23 @@ def test_a_verdict_that_an_earlier_run_left_is_not_signed_again(either: Shop) ->
     assert not found.because(Why.OLDER)
 
 
+@pytest.mark.parametrize("beside", ["the candidate", "the release"])
+def test_a_release_signature_that_is_there_is_not_made_again(shop: Shop, beside: str) -> None:
+    shop.server.put_image(shop.desk.repository)
+    left = shop.hang("release", signature_of(shop.target.digest), on=shop.source if beside == "the candidate" else shop.target)
+    found = shop.released()
+    assert [one.manifest for one in found.signatures if "release" in one.key.roles] == [left]
+    assert not found.because(Why.OLDER)
+
+
+def test_a_run_that_ended_before_the_floating_tag_moved_says_nothing_twice(shop: Shop) -> None:
+    shop.released()
+    del shop.server.manifests[shop.desk.repository.path, "v1.0-nlp"]
+    assert promote.apply(shop.prepared(), shop.desk, Told(reason="again"))
+    assert floating(shop) == shop.target.digest
+    assert [one.reason for one in shop.evidence().all(Decided)] == [""]
+
+
 def test_a_verdict_that_says_something_else_stands_for_none(shop: Shop) -> None:
     another = {"reason": "another", "finished": cases.YESTERDAY}
     shop.hang("release", stated(the_verdict(shop).model_copy(update=another)), on=shop.target)
