@@ -68,10 +68,13 @@ class _Left(_Part):
 def nonce(log: str) -> str:
     """The nonce of the job whose log it is; raises `InputError` when there is none, or more than one."""
     found = set(NONCE.findall(log))
-    if len(found) != 1:
+    if not found:
         raise InputError(
-            f"the log is of {len(found) or 'no'} jobs of ours", hint="one pod's whole log: `kubectl logs job/NAME -c run`"
+            "the log is of no jobs of ours",
+            hint="give a pod's whole log: `kubectl logs job/NAME -c run`; where none began, `kubectl describe job/NAME` says why",
         )
+    if len(found) > 1:
+        raise InputError(f"the log is of {len(found)} jobs of ours", hint="give one after the other, each its own `--collect`")
     return str(found.pop())
 
 

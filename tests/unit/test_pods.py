@@ -1,20 +1,24 @@
 """Lanes as Jobs: what a pod may not have, and that its log is judged like a lane that ran here."""
 
 import base64
+import copy
 import dataclasses
 import gzip
 import hashlib
 import io
 import json
+import re
 import tarfile
 import zlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 
-from pipeline import nvidia, statements
+from pipeline import nvidia, statements, turns
 from pipeline.check import Job, Subject, Suite, Ticket, collect, manifests, nonce
 from pipeline.check import pods as rendered
 from pipeline.check.suite import Listed, library
@@ -311,3 +315,70 @@ def test_a_user_with_a_name_or_root_is_left_to_the_image() -> None:
 )
 def test_how_the_checks_ended_is_told_as_a_shell_does(program: str, seconds: float, ending: tuple[int, bool]) -> None:
     assert lane_pod.checks(["-c", program], seconds, []) == ending
+
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def patched(manifest: Any, patch: str) -> Any:
+    """What RFC 6902's `add` and `remove` make of it."""
+    made = copy.deepcopy(dict(manifest))
+    for step in yaml.safe_load(patch):
+        *folders, last = (part.replace("~1", "/") for part in step["path"].split("/")[1:])
+        place: Any = made
+        for part in folders:
+            place = place[int(part)] if isinstance(place, list) else place[part]
+        if step["op"] == "add":
+            place[last] = step["value"]
+        else:
+            del place[last]
+    return made
+
+
+def test_each_patch_that_is_offered_fits_what_is_rendered() -> None:
+    offered = yaml.safe_load((DEPLOY / "kubernetes" / "kustomization.yaml").read_text(encoding="utf-8"))["patches"]
+    for made in of_kind(manifests([job(), job("cpu")]), "Job"):
+        fit = [each for each in offered if re.fullmatch(each["target"].get("name", ".*"), made["metadata"]["name"])]
+        assert len(fit) == (len(offered) if "-gpu-" in made["metadata"]["name"] else 1)
+        whole = made
+        for each in fit:
+            whole = patched(whole, each["patch"])
+        kubernetes_validate.validate(whole, "1.37", strict=True)
+        if len(fit) > 1:
+            assert whole["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] == {"nvidia.com/mig-1g.10gb": "1"}
+
+
+def test_a_pod_keeps_to_the_standard_restricted() -> None:
+    """https://kubernetes.io/docs/concepts/security/pod-security-standards/."""
+    for made in of_kind(manifests([job(), job("cpu")]), "Job"):
+        pod = made["spec"]["template"]["spec"]
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"] + pod["initContainers"]:
+            assert container["securityContext"]["allowPrivilegeEscalation"] is False
+            assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+            assert not {"privileged", "procMount", "runAsUser"} & container["securityContext"].keys()
+
+
+def test_names_leave_room_for_those_of_pods() -> None:
+    long = job(ticket=ticket(image="an-image-" * 12 + "x"))
+    assert len(long.name) + len("-abcde") <= 63
+    (made,) = of_kind(manifests([long]), "Job")
+    assert all(len(text) <= 63 and text[-1].isalnum() for text in made["metadata"]["labels"].values())
+
+
+def test_the_example_of_runners_gives_the_runner_what_it_needs() -> None:
+    spec: Any = yaml.safe_load((DEPLOY / "arc" / "values.yaml").read_text(encoding="utf-8"))["template"]["spec"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": spec}
+    kubernetes_validate.validate(pod, "1.37", strict=True)
+    folders, engine = spec["initContainers"]
+    runner = spec["containers"][0]
+    nodes = {volume["name"] for volume in spec["volumes"] if "hostPath" in volume}
+    assert folders["securityContext"]["runAsUser"] == 0
+    assert nodes == {mount["name"] for mount in folders["volumeMounts"]}
+    assert nodes < {mount["name"] for mount in runner["volumeMounts"]}
+    assert "--group=123" in engine["command"][-1]
+    named = {entry["name"]: entry for entry in runner["env"]}
+    assert named["PIPELINE_MACHINE"]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"
+    assert str(turns.FOLDER) in {mount["mountPath"] for mount in runner["volumeMounts"]}
