@@ -96,8 +96,8 @@ def bench(session: nox.Session, python: str) -> None:
 
 @own
 def relock(session: nox.Session, python: str) -> None:
-    """Solve the locks of the pipeline's own environments again."""
-    run(session, python, "-m", "tests.relock")
+    """Solve the locks of the pipeline's own environments again: `-- [--upgrade]`."""
+    run(session, python, "-m", "tests.relock", *session.posargs)
 
 
 @nox.session

@@ -44,3 +44,11 @@ def test_two_lines_give_a_project_all_verbs(monkeypatch: pytest.MonkeyPatch) -> 
     registry._REGISTRY["test"].func(cast(nox.Session, session))
     assert session.argv == (sys.executable, "-m", "pipeline", "test", "app", "--keep")
     assert session.wanted["interrupt_timeout"] > 0
+
+
+def test_the_locks_are_solved_by_the_words_that_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noxfile, "environment", lambda *_: "python")
+    session = Recorded()
+    session.posargs = ["--upgrade"]
+    registry._REGISTRY["relock"].func(cast(nox.Session, session))
+    assert session.argv == ("python", "-m", "tests.relock", "--upgrade")
