@@ -23,6 +23,8 @@ REASON_LIMIT = 2**16
 
 _ABSENT = {"MANIFEST_UNKNOWN", "NAME_UNKNOWN", "NOT_FOUND", "BLOB_UNKNOWN", "TAG_EXPIRED"}
 """Error codes of a true 404; `NOT_FOUND` is Harbor's, `TAG_EXPIRED` Quay's for a tag that was deleted."""
+_NO_REPOSITORY = "check the repository's name; not every registry makes one by itself: create it first where it does not"
+_NO_CONTENT = "it was deleted, or never there: check repository and digest"
 _QUERY = re.compile(r"\?[^\s()<>'\"]+")
 READ_ONLY = "read only mode"
 """How Harbor's text tells that it takes nothing for now."""
@@ -128,7 +130,7 @@ def fail(answer: requests.Response, what: str, hidden: Collection[str], *, host:
     if status == 429 or status >= 500:
         raise Temporary(text, hint="run the same command later")
     if absent(answer):
-        raise NotThere(text, hint="it was deleted, or never there: check repository and digest")
+        raise NotThere(text, hint=_NO_REPOSITORY if "NAME_UNKNOWN" in codes(answer) else _NO_CONTENT)
     raise ToolFailed(text, hint=_SMALL.format(host) if status == 413 else "")
 
 

@@ -351,6 +351,14 @@ def test_refused_rights_are_not_tried_again(server: FakeRegistry, client: Regist
     assert len(server.requests) == 1
 
 
+def test_a_repository_that_must_be_created_first_is_told_as_such(server: FakeRegistry, client: Registry) -> None:
+    """Amazon's registry makes none by itself."""
+    server.canned["POST", "/v2/team/images/blobs/uploads/"] = [unknown("NAME_UNKNOWN")]
+    with pytest.raises(NotThere, match="cannot be written") as caught:
+        client.upload(server.repository(), b"content")
+    assert "create it first" in caught.value.hint
+
+
 def test_what_is_read_only_for_now_is_told_as_such(server: FakeRegistry, client: Registry) -> None:
     said = b'{"errors": [{"code": "DENIED", "message": "The system is in read only mode. Any modification is prohibited."}]}'
     server.canned["POST", "/v2/team/images/blobs/uploads/"] = [Answer(403, said)]
@@ -390,7 +398,7 @@ def test_a_proxy_that_does_not_lead_on_is_told_without_its_password(
     for name in ("no_proxy", "NO_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HTTPS_PROXY", f"http://me:s3cret@{server.host}")
-    with pytest.raises(Temporary, match="`registry.example.com` cannot be reached through the proxy: 501") as caught:
+    with pytest.raises(Temporary, match=r"`registry\.example\.com` cannot be reached through the proxy: 501") as caught:
         Registry().ping("registry.example.com")
     assert "NO_PROXY" in caught.value.hint
     assert "s3cret" not in str(caught.value)
