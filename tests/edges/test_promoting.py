@@ -413,10 +413,35 @@ def test_a_rollback_signs_its_verdict_then_moves_the_tag_and_once_is_enough(shop
     again = back(shop)
     assert (again.done, again.undo) == (True, prepared.undo)
     shop.server.requests.clear()
-    promote.rollback(again, shop.desk)
+    promote.rollback(again, replace(shop.desk, keys=shop.desk.keys[:2]))
     assert written(shop) == []
     assert not back(shop, reason="another").decided
     assert not back(shop, to="1.0.1").holds
+
+
+def test_a_rollback_to_where_the_tag_is_already_holds_it_there(shop: Shop) -> None:
+    old, _ = release(shop, 0), release(shop, 1)
+    shop.server.put_image(shop.desk.repository, layers=(b"v1.0.0-nlp",), tag="v1.0-nlp")
+    assert (back(shop).done, back(shop).undo) == (False, "")
+    promote.rollback(back(shop), shop.desk)
+    (said,) = [one for one in gather(old, shop.desk.keys, Registry(), now=NOW).all(Decided) if one.action == "rollback"]
+    assert said.hold
+
+
+def test_a_withdrawal_after_a_rollback_undoes_nothing_of_it_and_nobody_is_sent_back_to_it(shop: Shop) -> None:
+    release(shop, 0)
+    new = release(shop, 1)
+    promote.rollback(back(shop), shop.desk)
+    verdict(shop, new, tag="v1.0.1-nlp", action="withdraw", finished=NOW + timedelta(minutes=1))
+    assert (back(shop).done, back(shop).undo) == (True, "")
+
+
+def test_where_the_floating_tag_named_nothing_no_command_undoes_a_rollback(shop: Shop) -> None:
+    release(shop, 0)
+    del shop.server.manifests[shop.desk.repository.path, "v1.0-nlp"]
+    assert back(shop).undo == ""
+    promote.rollback(back(shop), shop.desk)
+    assert (back(shop).done, back(shop).undo) == (True, "")
 
 
 def test_a_verdict_is_dated_after_all_that_it_follows_though_this_clock_is_behind(shop: Shop) -> None:
