@@ -428,6 +428,17 @@ def test_a_rollback_to_where_the_tag_is_already_holds_it_there(shop: Shop) -> No
     assert said.hold
 
 
+def test_who_goes_back_while_another_goes_elsewhere_finds_out_and_follows(shop: Shop) -> None:
+    release(shop, 0)
+    new = release(shop, 1)
+    prepared = back(shop)
+    later: dict[str, Any] = {"finished": NOW + timedelta(minutes=1), "hold": True, "reason": "better there"}
+    verdict(shop, new, tag="v1.0.1-nlp", action="rollback", **later)
+    with pytest.raises(TagConflict, match="by eve: better there"):
+        promote.rollback(prepared, shop.desk)
+    assert floating(shop) == new.digest
+
+
 def test_a_withdrawal_after_a_rollback_undoes_nothing_of_it_and_nobody_is_sent_back_to_it(shop: Shop) -> None:
     release(shop, 0)
     new = release(shop, 1)
@@ -516,7 +527,7 @@ def test_a_rollback_that_is_refused_or_has_no_key_or_right_writes_nothing(shop: 
 
 
 def test_a_withdrawal_is_said_once_and_moves_nothing(shop: Shop) -> None:
-    old, new = release(shop, 0), release(shop, 1)
+    old, _, new = release(shop, 0), release(shop, 2, role="ci"), release(shop, 1)
     for dry, new_verdicts in ((True, 0), (False, 1), (False, 0)):
         shop.server.requests.clear()
         found = promote.withdraw("v1.0.1-nlp", "wrong sums", shop.desk, dry=dry)
