@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.pytorch.checks import floors
+from images.pytorch.checks import floors, ladder
 
 DATASHEETS = [
     ("Tesla T4", (7, 5), 40, 1590, 65),
@@ -107,9 +107,23 @@ def test_small_gpus_without_tensor_cores_are_not_judged_by_them(name: str) -> No
     assert floors.ratio(gpu("Tesla T4", (7, 5))) == floors.ratio(gpu("NVIDIA GeForce RTX 2080 Ti", (7, 5))) == 3
 
 
+def test_h20_is_no_h200_and_has_a_quarter_of_its_family_s_tensor_operations() -> None:
+    assert (floors.shares(gpu("NVIDIA H20")), floors.ratio(gpu("NVIDIA H20")), floors.model(gpu("NVIDIA H20"))) == (None,) * 3
+    assert floors.shares(gpu("NVIDIA H200")) == (0.30, 0.60)
+
+
 def test_where_others_chose_the_power_or_share_the_time_the_peak_says_nothing() -> None:
     assert floors.shares(gpu("NVIDIA GeForce RTX 4090 Laptop GPU", (8, 9))) is None
     assert floors.shares(gpu("NVIDIA A40-48Q", (8, 6))) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "pair"),
+    [("NVIDIA A100-SXM4-40GB", 4 * 25), ("NVIDIA H100 80GB HBM3", 6 * 25), ("NVIDIA H200", 6 * 25), ("NVIDIA H200 NVL", 6 * 25)],
+)
+def test_two_gpus_of_a_board_of_four_have_a_third_of_their_links_between_them(name: str, pair: float) -> None:
+    least = ladder.bus_floor("NVLink", nvlink=floors.model(gpu(name)).nvlink, generation=5)
+    assert max(ladder.PCIE.values()) < least < 0.5 * pair
 
 
 def test_pairs_of_v100_are_known_by_their_nvlink() -> None:

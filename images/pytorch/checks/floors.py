@@ -18,8 +18,8 @@ UNCAPPED = (0.25, 0.45)
 """A40, L40 and L40S, which have the power that A10 and L4 lack."""
 RATIOS = {(7, 0): 3, (7, 5): 3, (8, 0): 6, (8, 6): 1.8, (8, 9): 1.8, (9, 0): 6}
 """Least speed of float16 over float32 (seen: V100S 6.6, A100 13.7, 3090 3.1, 4090 2.9; without tensor cores 2, 4, 1)."""
-NO_TENSOR_CORES = re.compile(r"GTX 16\d\d|\bT\d{3,4}\b|\bMX\d{3}\b")
-"""Small GPUs of 7.5, whose float16 is but twice as fast as float32."""
+LESS = re.compile(r"GTX 16\d\d|\bT\d{3,4}\b|\bMX\d{3}\b|\bH20\b")
+"""Models with far fewer tensor operations than their family: small ones of 7.5 have none, H20 a quarter."""
 OWN_POWER = re.compile(r"Laptop|Max-Q")
 """GPUs whose maker of the machine chose the power, anything from a third of what the highest clock takes."""
 VIRTUAL = re.compile(r"-\d+[ABCQ]$")
@@ -30,7 +30,11 @@ COPY_SHARE = 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A GPU by a part of its name; `memory` and `nvlink` (one direction) in GB/s."""
+    """A GPU by a part of its name; `memory` and `nvlink` in GB/s.
+
+    `nvlink` is one direction between two GPUs where it is least: on boards of four without a switch each has a third of its links
+    for each of the others, and bridges of PCIe cards may be one of three.
+    """
 
     name: str
     memory: float
@@ -42,18 +46,18 @@ MODELS = (
     Model(name=r"V100S", memory=1134),
     Model(name=r"V100.*SXM\d?", memory=900, nvlink=25),  # one link: pairs in a DGX-1 have no more
     Model(name=r"V100", memory=900),
-    Model(name=r"A100.*40GB", memory=1555, nvlink=300),
-    Model(name=r"A100.*80GB PCIe", memory=1935, nvlink=300),
-    Model(name=r"A100.*80GB", memory=2039, nvlink=300),
+    Model(name=r"A100.*40GB", memory=1555, nvlink=100),
+    Model(name=r"A100.*80GB PCIe", memory=1935, nvlink=100),
+    Model(name=r"A100.*80GB", memory=2039, nvlink=100),
     Model(name=r"A10G?", memory=600),
     Model(name=r"A40", memory=696, nvlink=56),
     Model(name=r"L4", memory=300),
     Model(name=r"L40S?", memory=864),
     Model(name=r"RTX 3090", memory=936, nvlink=56),
     Model(name=r"RTX 4090(?! Laptop)", memory=1008),
-    Model(name=r"H100 PCIe", memory=2000, nvlink=300),
-    Model(name=r"H100 80GB HBM3", memory=3350, nvlink=450),
-    Model(name=r"H200", memory=4800, nvlink=450),
+    Model(name=r"H100 PCIe", memory=2000, nvlink=100),
+    Model(name=r"H100 80GB HBM3", memory=3350, nvlink=150),
+    Model(name=r"H200", memory=4800, nvlink=150),
     Model(name=r"B200", memory=8000, nvlink=900),
 )
 
@@ -77,7 +81,7 @@ def peak(gpu, multiprocessors):
 def shares(gpu):
     """The parts of the peak below which a product fails, and warns; `None` for families that nobody measured."""
     capability = tuple(gpu["capability"])
-    if lacks_tensor_cores(gpu) or OWN_POWER.search(gpu["name"]) or VIRTUAL.search(gpu["name"]):
+    if LESS.search(gpu["name"]) or OWN_POWER.search(gpu["name"]) or VIRTUAL.search(gpu["name"]):
         return None
     if capability in HALVED and "GeForce" in gpu["name"]:
         return GEFORCE
@@ -88,12 +92,7 @@ def shares(gpu):
 
 def ratio(gpu):
     """The least speed of float16 over float32, a test that a cap on power does not touch."""
-    return None if lacks_tensor_cores(gpu) else RATIOS.get(tuple(gpu["capability"]))
-
-
-def lacks_tensor_cores(gpu):
-    """Whether the family has tensor cores, and this model none."""
-    return tuple(gpu["capability"]) == (7, 5) and bool(NO_TENSOR_CORES.search(gpu["name"]))
+    return None if LESS.search(gpu["name"]) else RATIOS.get(tuple(gpu["capability"]))
 
 
 def copy_floor(gpu):

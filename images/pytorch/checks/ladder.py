@@ -12,7 +12,7 @@ MANY_RANKS_ON_ONE_GPU = (2, 30)
 TOLD_SO = {"NCCL_MULTI_RANK_GPU_ENABLE": "1"}
 REFUSALS = ("Duplicate GPU detected", "Multiple Ranks are using")
 NVLINK_SHARE = 0.35
-"""Part of one direction of NVLink that two GPUs reach at least."""
+"""Part of one direction of the NVLink between two GPUs that they reach at least."""
 PCIE = {3: 5, 4: 10, 5: 20}
 """GB/s between two GPUs by generation of PCIe, over all its `LANES`; an unknown one counts as the lowest."""
 LANES = 16
