@@ -50,12 +50,15 @@ CODES = {
     218: "ptx-toolchain",
     220: "hardware-error",
     222: "ptx-toolchain",
+    304: "driver-unknown",
     714: "hardware-error",
     800: "not-permitted",
     801: "not-permitted",
     802: "fabric",
     803: "driver-pair",
     804: "forward-compatibility",
+    805: "mps",
+    807: "mps",
     999: "driver-unknown",
 }
 """What `cuInit` returns → the row; numbers of `CUresult`."""
