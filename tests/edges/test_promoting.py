@@ -16,7 +16,6 @@ from pipeline.gather import gather
 from pipeline.oci import Digest, Pinned, Repository
 from pipeline.policy import CODES, Allowed, Refused, decide
 from pipeline.promote import Desk, Prepared, Subject, Told
-from pipeline.promote.desk import RIGHTS
 from pipeline.registry import Registry, attaching
 from pipeline.statements import Decided
 from pipeline.story import Silent
@@ -239,6 +238,9 @@ def test_who_has_no_key_that_counts_writes_nothing(shop: Shop, changes: dict[str
     unwritten(shop, PromotionRefused, "may not sign as `release`", replace(shop.desk, keys=known[:2]))
 
 
+RIGHTS = {"artifact:read", "repository:pull", "repository:push", "tag:create"}
+
+
 @pytest.mark.parametrize("lacking", sorted(RIGHTS))
 def test_who_lacks_a_right_writes_nothing(shop: Shop, lacking: str) -> None:
     harbor: Any = SimpleNamespace(read_only=lambda: False, rights=lambda _: RIGHTS - {lacking}, user="robot", host="h")
@@ -266,6 +268,21 @@ def test_tags_are_written_after_all_that_proves_them(shop: Shop) -> None:
     tags = [path for path in written(shop) if path.startswith("manifests/v")]
     assert tags == ["manifests/v1.0.0-nlp", "manifests/v1.0-nlp"] == written(shop)[-2:]
     assert {str(one.manifest) for one in shop.evidence().counted} <= {path.removeprefix("manifests/") for path in written(shop)}
+
+
+def test_a_harbor_is_asked_to_create_the_tag_that_never_moves(shop: Shop) -> None:
+    made: list[tuple[Repository, Digest, str]] = []
+
+    def create_tag(*what: Any) -> None:
+        made.append(what)
+        shop.server.put_image(shop.desk.repository, tag="v1.0.0-nlp")
+
+    harbor: Any = SimpleNamespace(read_only=lambda: False, rights=lambda _: RIGHTS, create_tag=create_tag)
+    shop.desk = replace(shop.desk, harbor=lambda: harbor)
+    shop.server.requests.clear()
+    shop.released()
+    assert made == [(shop.desk.repository, shop.target.digest, "v1.0.0-nlp")]
+    assert [path for path in written(shop) if path.startswith("manifests/v")] == ["manifests/v1.0-nlp"]
 
 
 @pytest.mark.parametrize("tag", ["v1.0.0-nlp", "v1.0-nlp"])
