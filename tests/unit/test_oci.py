@@ -7,6 +7,7 @@ import pytest
 
 from pipeline.errors import InputError, ToolFailed
 from pipeline.oci import (
+    DOCKER_INDEX,
     DOCKER_MANIFEST,
     OCI_INDEX,
     OCI_MANIFEST,
@@ -16,6 +17,7 @@ from pipeline.oci import (
     Pinned,
     Repository,
     Tagged,
+    parse_index,
     parse_reference,
 )
 
@@ -155,6 +157,10 @@ def test_a_manifest_is_kept_byte_for_byte() -> None:
         manifest(layers=[{"mediaType": "x", "digest": DIGEST, "size": "1"}]),
         manifest(layers=[{"mediaType": "x", "digest": DIGEST, "size": -1}]),
         manifest(layers=[{"mediaType": "x", "digest": DIGEST, "size": True}]),
+        manifest(layers=[{"mediaType": 3, "digest": DIGEST, "size": 1}]),
+        manifest(artifactType=["x"]),
+        manifest(artifactType="\ud800"),
+        manifest(subject="x"),
         manifest(annotations=["a"]),
         manifest(annotations={"a": 1}),
         manifest()[:-10],
@@ -169,6 +175,50 @@ def test_a_manifest_is_kept_byte_for_byte() -> None:
 def test_what_is_no_image_manifest_is_refused(body: bytes) -> None:
     with pytest.raises(ToolFailed):
         Manifest.parse(body)
+
+
+def test_a_manifest_tells_its_kind_and_what_it_refers_to() -> None:
+    subject = {"mediaType": OCI_MANIFEST, "digest": DIGEST, "size": 0}
+    read = Manifest.parse(manifest(artifactType="text/plain", subject=subject))
+    assert (read.artifact_type, read.subject, Manifest.parse(manifest()).subject) == ("text/plain", Digest(DIGEST), None)
+
+
+ENTRY = {"mediaType": OCI_MANIFEST, "digest": DIGEST, "size": 3, "artifactType": "text/plain", "annotations": {"a": "b"}}
+
+
+def index(**changes: Any) -> bytes:
+    data = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [ENTRY], **changes}
+    return json.dumps({key: value for key, value in data.items() if value is not ...}).encode()
+
+
+def test_an_index_is_read_without_what_other_algorithms_name() -> None:
+    (read,) = parse_index(index(manifests=[ENTRY, {**ENTRY, "digest": f"sha512:{HEX}{HEX}"}]))
+    assert (str(read.digest), read.size, read.artifact_type, read.annotations) == (DIGEST, 3, "text/plain", {"a": "b"})
+    for changes in ({"mediaType": DOCKER_INDEX}, {"mediaType": ...}):
+        assert len(parse_index(index(**changes))) == 1
+    assert parse_index(index(manifests=None)) == ()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        index(mediaType=OCI_MANIFEST),
+        index(schemaVersion=1),
+        index(schemaVersion=...),
+        index(layers=[]),
+        index(manifests=...),
+        index(manifests=[ENTRY, {**ENTRY, "digest": "sha256:short"}]),
+        index(manifests=[ENTRY, {**ENTRY, "size": -1}]),
+        index(manifests=[ENTRY, {}]),
+        index()[:-1],
+        b"[]",
+        b"[" * 100_000,
+    ],
+    ids=lambda body: body[-30:].decode(),
+)
+def test_what_is_no_index_or_holds_one_entry_that_is_none_is_refused(body: bytes) -> None:
+    with pytest.raises(ToolFailed):
+        parse_index(body)
 
 
 CONFIG = {
