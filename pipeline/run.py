@@ -28,6 +28,8 @@ SHM = "2g"
 """Size of /dev/shm: workers of data loaders share their batches there, and docker's 64 MB end in a bus error."""
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit", "nvidia-cdi-hook")
 """Programs of which docker needs one for `--gpus`."""
+EVERY_GPU = {"toolkit": ("--gpus", "all"), "cdi": ("--device", "nvidia.com/gpu=all")}
+"""By the way that the engine hands them out: with CDI alone, many engines know no `--gpus` (moby#50228)."""
 KEYS = "AUTHORIZED_KEYS"
 """The variable in which an image takes public keys for ssh, one a line."""
 PASSED_ON = (
@@ -162,7 +164,7 @@ def argv(
     """The words of `docker run`; `ports` are those inside → those of this machine."""
     return (
         *(str(docker), "run", "--rm", "-it" if caller.terminal else "-i", "--init", "--pull", "never", "--shm-size", SHM),
-        *(("--gpus", "all") if gpus else ()),
+        *(EVERY_GPU[facts.way] if gpus else ()),
         *(("--user", user) if (user := _user(described, caller, facts)) else ()),
         *(("--security-opt", "label=disable") if facts.selinux else ()),
         *(("--userns", "host") if facts.remapped else ()),

@@ -50,6 +50,7 @@ def test_gpus_ports_and_a_cache_of_models_are_given_when_they_are_there(tmp_path
     described = Described(variables={**PLAIN.variables, "HF_HOME": "/home/user/.cache/huggingface"}, ports=(8888,))
     found = line(described=described, who=caller(HF_HOME=str(tmp_path)), gpus=True, ports={8888: 9999})
     assert " --gpus all " in found
+    assert " --device nvidia.com/gpu=all " in line(gpus=True, facts=Facts(version="28.2.0", root="", gpus=True, way="cdi"))
     assert " -p 127.0.0.1:9999:8888 " in found
     assert f" -v {tmp_path}:/home/user/.cache/huggingface " in found
 
