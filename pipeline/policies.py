@@ -56,11 +56,12 @@ def idle(folder: Path, images: Collection[str], now: datetime) -> tuple[Problem,
 
 
 def _checkout(folder: Path, digest: str, pinned: str | None, run: Run) -> Checkout:
-    """Outside git, or where git cannot tell, nothing is as committed."""
-    head = run("git", "-C", folder, "rev-parse", "HEAD", timeout=GIT_SECONDS, check=False)
-    words = ("status", "--porcelain", "--untracked-files=all", "--ignored", "--ignore-submodules=none", "--", ".")
-    status = run("git", "-C", folder, *words, timeout=GIT_SECONDS, check=False)
-    clean = head.code == 0 and status.code == 0 and not status.stdout.strip()
+    """Outside git, or where git cannot tell or was told not to look (`assume-unchanged`), nothing is as committed."""
+    status = ("status", "--porcelain", "--untracked-files=all", "--ignored", "--ignore-submodules=none", "--", ".")
+    asked = (("rev-parse", "HEAD"), status, ("ls-files", "-v", "--", "."))
+    head, changed, files = told = [run("git", "-C", folder, *words, timeout=GIT_SECONDS, check=False) for words in asked]
+    looked_at = all(line.startswith("H ") for line in files.stdout.splitlines())
+    clean = all(one.code == 0 for one in told) and not changed.stdout and looked_at
     commit = head.stdout.strip() if head.code == 0 else None
     return Checkout(clean=clean, commit=commit, policy=digest, pinned=pinned)
 
