@@ -22,7 +22,7 @@ from pipeline.story import Silent
 from tests import cases
 from tests.cases import KEYS, NOW, OTHER, strict
 from tests.edges.test_gather import hang
-from tests.fakes import FakeRegistry, fake_registry, unknown
+from tests.fakes import Answer, FakeRegistry, fake_registry, unknown
 from tests.integration.signing import DOCUMENT, Signer, signature_of, stated
 from tests.unit.test_dsse import pem
 
@@ -321,6 +321,48 @@ def test_a_floating_tag_follows_what_came_meanwhile(shop: Shop, tag: str, action
     with pytest.raises(TagConflict, match=says):
         promote.apply(prepared, shop.desk, Told())
     assert Registry().resolve(shop.desk.repository.tag("v1.0-nlp")) == other.digest
+
+
+def test_a_floating_tag_that_somebody_without_a_key_moved_meanwhile_is_moved_on(shop: Shop) -> None:
+    prepared = shop.prepared()
+    shop.server.put_image(shop.desk.repository, layers=(b"other",), tag="v1.0-nlp")
+    promote.apply(prepared, shop.desk, Told())
+    assert floating(shop) == shop.target.digest
+
+
+def test_a_floating_tag_that_a_higher_release_moved_meanwhile_is_left(shop: Shop) -> None:
+    prepared = shop.prepared()
+    higher = release(shop, 5)
+    shop.server.requests.clear()
+    with pytest.raises(TagConflict):
+        promote.apply(prepared, shop.desk, Told())
+    assert ("manifests/v1.0-nlp" in written(shop), floating(shop)) == (False, higher.digest)
+
+
+def test_a_floating_tag_that_may_not_move_is_told_at_once(shop: Shop) -> None:
+    release(shop, 0)
+    release(shop, 1)
+    shop.server.canned["PUT", f"/v2/{shop.desk.repository.path}/manifests/v1.0-nlp"] = [Answer(412)] * 9
+    shop.server.requests.clear()
+    with pytest.raises(TagConflict):
+        promote.rollback(back(shop), shop.desk)
+    assert written(shop).count("manifests/v1.0-nlp") == 1
+
+
+def test_a_floating_tag_that_others_keep_moving_is_given_up_and_told(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    release(shop, 0)
+    release(shop, 1)
+    tries: list[int] = []
+
+    def overtaken(*_: Any, **__: Any) -> None:
+        tries.append(1)
+        shop.server.put_image(shop.desk.repository, layers=(b"%d" % len(tries),), tag="v1.0-nlp")
+        raise TagConflict("another was faster")
+
+    monkeypatch.setattr(Registry, "move_tag", overtaken)
+    with pytest.raises(TagConflict, match="another was faster"):
+        promote.rollback(back(shop), shop.desk)
+    assert len(tries) == 5
 
 
 # nothing to do
