@@ -5,6 +5,7 @@ A look is one request over a socket; the SDK, which the work itself uses, costs 
 
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ ENGINE_SECONDS = 60.0
 CONTAINERD, SYSTEM_CONTAINERD = "/var/lib/containerd", "/run/containerd/containerd.sock"
 SNAPSHOTS = ["driver-type", "io.containerd.snapshotter.v1"]
 """What an engine that keeps its images in containerd tells of its driver (the default of a new Docker 29)."""
+USERS_SOCKETS = "unix:///run/user/"
+"""Where a rootless engine listens that does not tell so yet (before Docker 23)."""
 PODMAN, ROOTLESS = "Podman Engine", "rootlesskit"
 """Parts of an engine by which it is known, in what it says of its version: Podman (`SystemVersion` of its likeness of
 Docker's API), and Docker without root (moby, `fillRootlessVersion`)."""
@@ -104,7 +107,8 @@ def find_engine(environment: Mapping[str, str], run: Run, *, registry: str = "")
     if PODMAN in parts:
         return NoEngine(host, Silence.PODMAN, named)
     desktop = "Docker Desktop" in (told.get("Platform") or {}).get("Name", "")
-    apart = desktop or ROOTLESS in parts or not host.startswith("unix://") or sys.platform != "linux"
+    rootless = ROOTLESS in parts or host.startswith(USERS_SOCKETS)
+    apart = desktop or rootless or not host.startswith("unix://") or sys.platform != "linux"
     here = apart and bool(registry) and Repository(registry, "x").loopback and _publishes(host, registry)
     return EngineFound(host=host, version=str(told.get("Version", "")), desktop=desktop, apart=apart, publishes=here)
 
@@ -187,6 +191,12 @@ def _endpoint(environment: Mapping[str, str], name: str) -> Mapping[str, Any]:
     """What a context notes of its engine; raises `KeyError` when there is no such context."""
     noted = read_json(_contexts(environment) / "meta" / _hashed(name) / "meta.json")
     return dict(noted["Endpoints"]["docker"])
+
+
+def major(version: str) -> int:
+    """The first number of an engine's version; 0 for one that begins with none, as that of a development build."""
+    found = re.match(r"v?(\d+)", version)
+    return int(found[1]) if found else 0
 
 
 def docker_config(environment: Mapping[str, str]) -> Path:

@@ -97,7 +97,7 @@ def _engine(engine: EngineFound | NoEngine, host: Host) -> Finding:
     if isinstance(engine, EngineFound):
         if refusal := dockerhost.over_ssh(engine):
             return Finding("engine", State.FAULT, refusal.message, refusal.hint)
-        old = int(engine.version.partition(".")[0] or 0) < READS_ZSTD
+        old = dockerhost.major(engine.version) < READS_ZSTD
         note = "; it cannot read zstd, so images are loaded into it from the registry" if old else ""
         return Finding("engine", State.OK, f"{engine.version} at `{engine.host}`{note}")
     error = engine.error(host.user)

@@ -46,7 +46,7 @@ class Facts:
     @property
     def reads_zstd(self) -> bool:
         """Whether it can pull and load layers compressed with zstd."""
-        return int(self.version.partition(".")[0] or 0) >= READS_ZSTD
+        return dockerhost.major(self.version) >= READS_ZSTD
 
 
 def tell(info: Mapping[str, Any], machine: str = "") -> Facts:

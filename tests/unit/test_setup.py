@@ -276,6 +276,20 @@ def test_an_engine_with_a_network_of_its_own_is_apart(
     assert (found.apart, found.near) == (apart or system == "darwin", not apart and system == "linux")
 
 
+def test_an_engine_at_a_users_own_socket_is_apart_although_it_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    answering(monkeypatch)
+    found = dockerhost.find_engine({"DOCKER_HOST": "unix:///run/user/1000/docker.sock"}, never)
+    assert isinstance(found, EngineFound)
+    assert found.apart
+
+
+@pytest.mark.parametrize(
+    ("version", "number"), [("29.10.0", 29), ("20.10.24+dfsg1", 20), ("v28.0.0-rc.1", 28), ("dev", 0), ("", 0)]
+)
+def test_a_version_that_is_no_number_is_the_oldest(version: str, number: int) -> None:
+    assert dockerhost.major(version) == number
+
+
 def test_a_registry_that_is_a_container_of_an_engine_that_is_apart_is_near_it(monkeypatch: pytest.MonkeyPatch) -> None:
     environment = answering(monkeypatch, "rootlesskit", ports=[80, 5601])
     near, far = (dockerhost.find_engine(environment, never, registry=at) for at in ("localhost:5601", "localhost:5602"))
