@@ -127,7 +127,10 @@ def of_the_machine(error: OSError) -> PipelineError | None:
         return Temporary(f"the disk is full: {error}", hint="free some space, then run the same command again")
     if error.errno in _FORBIDDEN and error.filename:
         path = error.filename2 or error.filename
-        return InputError(f"`{path}` cannot be used: {error.strerror}", hint="make it yours, or name another folder")
+        return InputError(
+            f"`{path}` cannot be used: {error.strerror}",
+            hint="make it yours, or name another folder (of the cache: PIPELINE_CACHE)",
+        )
     return None
 
 

@@ -160,7 +160,7 @@ class Host:
         family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
         return cls(
             root=os.geteuid() == 0,
-            user=getpass.getuser(),
+            user=user_name(),
             linux=platform.system() == "Linux",
             suite=release.get("VERSION_CODENAME", "unknown") if family & {"debian", "ubuntu"} else "",
             systemd=Path("/run/systemd/system").is_dir(),
@@ -172,6 +172,13 @@ class Host:
         """Where programs are looked for: PATH, and the system's own folders, which a user's PATH may lack."""
         named = self.environment.get("PATH", "").split(os.pathsep)
         return tuple(Path(each) for each in dict.fromkeys([*filter(None, named), "/usr/local/sbin", "/usr/sbin", "/sbin"]))
+
+
+def user_name() -> str:
+    """Who we are, or our number where it has no name, as in pods of any user."""
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return str(os.getuid())
 
 
 @cache

@@ -1,8 +1,6 @@
 """Reaching the engine, and its errors in our words."""
 
 import _thread
-import getpass
-import os
 import shutil
 import socket
 import sys
@@ -18,6 +16,7 @@ from pipeline import dockerhost, names
 from pipeline.engine.facts import Facts, tell
 from pipeline.engine.owners import Owner, gone
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed, ToolUnfit
+from pipeline.toolchain import user_name
 
 if TYPE_CHECKING:
     from docker import APIClient
@@ -228,19 +227,13 @@ def _unreachable(error: BaseException, environment: Mapping[str, str]) -> ToolUn
     where = environment.get("DOCKER_HOST") or "its socket"
     if any(isinstance(cause, PermissionError) for cause in causes):
         return ToolUnfit(
-            f"docker's socket refused user `{_user()}`",
-            hint=f"`sudo usermod -aG docker {_user()}` and log in again (members of that group are as good as root), "
+            f"docker's socket refused user `{user_name()}`",
+            hint=f"`sudo usermod -aG docker {user_name()}` and log in again (members of that group are as good as root), "
             "or use a rootless engine: `dockerd-rootless-setuptool.sh install`",
         )
     if any(isinstance(cause, FileNotFoundError | ConnectionRefusedError) for cause in causes):
         return ToolUnfit(f"no docker engine answers at {where}", hint="`nox -s setup` starts one, or says how")
     return ToolUnfit(f"the docker engine at {where} cannot be used: {error}", hint="`docker version` shows what it answers")
-
-
-def _user() -> str:
-    with suppress(OSError, KeyError):
-        return getpass.getuser()
-    return str(os.getuid())
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

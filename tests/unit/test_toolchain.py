@@ -1,6 +1,7 @@
 """Tools: the data file, true versions, what is fit, and what it takes to get the rest."""
 
 import json
+import os
 import stat
 import struct
 from collections.abc import Sequence
@@ -245,3 +246,11 @@ def test_a_throw_away_module_repeats_the_excludes_and_the_language_of_the_real_o
     lines = throwaway_module(published, way, "0.34.2").splitlines()
     assert lines[:4] == ["module throwaway", "go 1.26.0", f"tool {way.package}", "require github.com/moby/buildkit v0.34.2"]
     assert lines[4:] == ["exclude github.com/a/b v1.2.3", "exclude (", "\tc v1", "\td v2", ")"]
+
+
+def test_whoever_has_no_name_is_called_by_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(*_: object) -> str:
+        raise KeyError("getpwuid(): uid not found: 12345")
+
+    monkeypatch.setattr("getpass.getuser", nobody)
+    assert Host.here({}).user == str(os.getuid())
