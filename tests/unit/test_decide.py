@@ -77,6 +77,7 @@ def test_nothing_at_all_refuses_with_every_reason_and_a_command_for_each() -> No
     found = reasons(cases.case([]))
     assert {reason.rule for reason in found} == {"signature", "build", "lanes", "bom", "scan", "licences", "secrets"}
     assert all("`" in reason.solution for reason in found)
+    assert decide(strict(), cases.case([])).notes == ()
 
 
 def test_only_decide_allows() -> None:
@@ -194,6 +195,7 @@ def test_rules_without_findings_are_waived_as_a_whole(rule: str) -> None:
     asked = strict(soak=DAY + SECOND, freeze=(Frozen.model_construct(begin=NOW, end=NOW + DAY, reason="holidays"),))
     found = cases.case(expected=expected, exceptions=cases.exception(rule=rule, id=""))
     assert refused(found, asked) == [one for one in ("size", "soak", "freeze") if one != rule]
+    assert state(found, rule, asked).exceptions == (rule,)
     assert refused(replace(found, exceptions=cases.exception(rule=rule, id="x")), asked) == ["size", "soak", "freeze"]
 
 

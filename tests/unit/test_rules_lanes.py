@@ -133,6 +133,8 @@ def test_a_lane_that_is_not_required_is_shown_as_not_assessed() -> None:
     assert state(cases.case(), "lanes", asked).held
     assert not state(instead(passed("gpu", checks=[])), "lanes", asked).assessed
     assert not state(instead(failed("gpu")), "lanes", asked).assessed
+    neither = state(cases.case([]), "lanes", asked)
+    assert (neither.held, neither.assessed, len(neither.reasons)) == (False, True, 2)
 
 
 # failing lanes
