@@ -23,7 +23,11 @@ OURS = "pipeline"
 CREATE_SECONDS = 300.0
 PULL_SECONDS = 1800.0
 """How long BuildKit's image may take to come."""
-REGISTRY_HINT = "`nox -s setup -- --stop`, then `docker run -d --restart always -p 127.0.0.1:{port}:5000 registry:3`"
+REGISTRY_HINT = (
+    "`docker run -d --restart always -p 127.0.0.1:{port}:5000 -e REGISTRY_STORAGE_DELETE_ENABLED=true registry:3`, "
+    "after `nox -s setup -- --stop` where one of ours runs"
+)
+"""How to have a registry in an engine; without the right to delete nothing could be pruned."""
 DRIVER_HINT = "`docker buildx create --name NAME --driver docker-container --driver-opt network=host`"
 
 
@@ -107,7 +111,7 @@ def unreachable(found: Instance, registry: str, *, engine: EngineFound | None) -
     if not Repository(registry, "x").loopback or reach(found, engine=engine) is not Reach.NO:
         return None
     remedy = DRIVER_HINT
-    if engine and engine.apart and found.driver == "docker-container":
+    if engine and engine.apart and engine.host.startswith("unix://") and found.driver == "docker-container":
         remedy = f"have the registry in the engine, where both reach it: {REGISTRY_HINT.format(port=registry.rpartition(':')[2])}"
         remedy += f", and a builder that shares the engine's network: {DRIVER_HINT}" if not found.host_network else ""
     return ToolUnfit(

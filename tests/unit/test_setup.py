@@ -300,7 +300,10 @@ def test_a_registry_that_is_a_container_of_an_engine_that_is_apart_is_near_it(mo
     assert builders.reach(instance("docker-container", "unix:///x"), engine=near) is Reach.NO
     assert acts(seen(Need.BUILDER, host=USER, engine=near)) == [(Act.CONTAINER, "buildx")]
     (refusal,) = plan(seen(Need.BUILDER, host=USER, engine=far, registry="localhost:5602")).refusals
-    assert "docker run -d --restart always -p 127.0.0.1:5602:5000 registry:3`" in refusal.hint
+    assert "`docker run -d --restart always -p 127.0.0.1:5602:5000 -e REGISTRY_STORAGE_DELETE_ENABLED=true" in refusal.hint
+    remote = replace(far, host="tcp://far:2376")
+    (refusal,) = plan(seen(Need.BUILDER, host=USER, engine=remote)).refusals
+    assert "docker run" not in refusal.hint
 
 
 def test_podman_is_refused_and_not_replaced_by_an_engine_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
