@@ -23,11 +23,6 @@ OURS = "pipeline"
 CREATE_SECONDS = 300.0
 PULL_SECONDS = 1800.0
 """How long BuildKit's image may take to come."""
-REGISTRY_HINT = (
-    "`docker run -d --restart always -p 127.0.0.1:{port}:5000 -e REGISTRY_STORAGE_DELETE_ENABLED=true registry:3`, "
-    "after `nox -s setup -- --stop` where one of ours runs"
-)
-"""How to have a registry in an engine; without the right to delete nothing could be pruned."""
 DRIVER_HINT = "`docker buildx create --name NAME --driver docker-container --driver-opt network=host`"
 
 
@@ -112,12 +107,19 @@ def unreachable(found: Instance, registry: str, *, engine: EngineFound | None) -
         return None
     remedy = DRIVER_HINT
     if engine and engine.apart and engine.host.startswith("unix://") and found.driver == "docker-container":
-        remedy = f"have the registry in the engine, where both reach it: {REGISTRY_HINT.format(port=registry.rpartition(':')[2])}"
+        remedy = f"have the registry in the engine, where both reach it: {registry_hint(registry)}"
         remedy += f", and a builder that shares the engine's network: {DRIVER_HINT}" if not found.host_network else ""
     return ToolUnfit(
         f"the builder `{found.name}` ({found.driver}) has another loopback than this machine: it cannot reach `{registry}`",
         hint=f"{remedy}; or name a registry that it reaches in PIPELINE_CANDIDATES",
     )
+
+
+def registry_hint(registry: str) -> str:
+    """How to have `registry` (host and port) in an engine; without the right to delete nothing could be pruned."""
+    port = registry.rpartition(":")[2]
+    command = f"docker run -d --restart always -p 127.0.0.1:{port}:5000 -e REGISTRY_STORAGE_DELETE_ENABLED=true registry:3"
+    return f"`{command}`, after `nox -s setup -- --stop` where one of ours runs"
 
 
 def ours(buildx: Tool, cache: Path) -> Builder | None:

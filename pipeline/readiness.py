@@ -197,7 +197,7 @@ def _registry_steps(seen: Seen) -> Iterator[_Item]:
     if not seen.host.linux:
         yield ToolUnfit(
             f"no registry answers at `{seen.registry}`, and one is started by us on Linux only",
-            hint=f"{builders.REGISTRY_HINT.format(port=seen.registry.rpartition(':')[2])}, or name another in PIPELINE_CANDIDATES",
+            hint=f"{builders.registry_hint(seen.registry)}, or name another in PIPELINE_CANDIDATES",
         )
         return
     yield from _tool("registry", seen)
