@@ -10,9 +10,11 @@ import pytest
 
 from pipeline import doctor
 from pipeline.diagnosis import Finding, State
+from pipeline.dockerhost import EngineFound
 from pipeline.errors import ToolUnfit
 from pipeline.quarantine import LIMIT, Quarantine
 from pipeline.settings import Settings
+from pipeline.toolchain import Host
 from pipeline.verbs import machine
 from tests.machines import DATA, Machine, Smi, Tools, done, recorded
 
@@ -64,6 +66,13 @@ def test_errors_since_the_boot_are_counted() -> None:
     findings = nvidia(Machine(Smi("t4"), {"nvidia-ctk": CTK, "dmesg": done(recorded("dmesg.txt"))}))
     (errors,) = (each for each in findings if each.name == "gpu errors")
     assert errors.detail.startswith("4 errors of the hardware since the boot, the last: nvidia-nvswitch3: SXid")
+
+
+def test_an_engine_that_only_dockers_command_line_reaches_is_a_fault() -> None:
+    host = Host(root=False, user="ada", linux=True, suite="", systemd=True, environment={})
+    found = doctor._engine(EngineFound(host="ssh://far", version="28.0.0", desktop=False, apart=True), host)
+    assert (found.state, "ssh is not spoken" in found.detail) == (State.FAULT, True)
+    assert doctor._engine(EngineFound(host="unix:///x", version="28.0.0", desktop=False), host).state is State.OK
 
 
 def strikes(folder: Path, host: str) -> Quarantine:
