@@ -71,7 +71,8 @@ def nonce(log: str) -> str:
     if not found:
         raise InputError(
             "the log is of no jobs of ours",
-            hint="give a pod's whole log: `kubectl logs job/NAME -c run`; where none began, `kubectl describe job/NAME` says why",
+            hint="give a pod's whole log: `kubectl logs job/NAME -c run`; where none began, "
+            "`kubectl describe job/NAME` or `kubectl logs job/NAME -c prepare` says why",
         )
     if len(found) > 1:
         raise InputError(f"the log is of {len(found)} jobs of ours", hint="give one after the other, each its own `--collect`")
