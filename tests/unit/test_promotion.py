@@ -80,7 +80,9 @@ def refused(found: Plan | Blocked) -> tuple[str, str, bool]:
 
 
 def test_the_first_release_of_a_line_is_0_and_every_write_has_its_place() -> None:
-    (one,) = good(planned(wanted())).promotions
+    found = good(planned(wanted()))
+    (one,) = found.promotions
+    assert found.notes == ()
     assert list(one.writes) == [
         f"bring the image and its evidence to {RELEASES.at(A)}",
         "sign and attach the verdict: promote v2.6.0-nlp",
@@ -267,6 +269,7 @@ def test_a_held_image_is_refused_until_somebody_lifts_the_hold() -> None:
     assert "--lift-hold --reason" in solution
     (one,) = good(planned(wanted(), lift=True, nlp=held)).promotions
     assert (one.decided, str(one.release), one.moves) == (False, "v2.6.2-nlp", True)
+    assert good(planned(wanted(), lift=True, nlp=held)).notes == ()
     after = also(held, verdict(A, "v2.6.2-nlp", minute=10), tags={**held.tags, release(2): A}, floating=A)
     assert (after.hold, after.top) == (None, release(2))
 
