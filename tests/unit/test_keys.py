@@ -1,6 +1,8 @@
 """Keys as policies and folders name them: each once, from the folder itself, and as it was committed."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +11,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from pipeline import dsse, keys, policies
+from pipeline import attest, dsse, keys, policies
 from pipeline.command import Completed
-from pipeline.cosign import Cosign
+from pipeline.cosign import Cosign, PrivateKey
 from pipeline.errors import InputError, ToolUnfit
 from pipeline.evidence import Key
 from pipeline.gather import Keys
@@ -119,6 +121,8 @@ def test_what_git_calls_changed_or_cannot_tell_is_not_as_committed(tmp_path: Pat
     assert load(path).checkout.clean
     assert not load(path, git("?? policies/keys/ci.pub\n")).checkout.clean
     assert not load(path, git(code=128)).checkout.clean
+    for word in ("rev-parse", "status", "ls-files"):
+        assert not load(path, lambda *words, word=word, **_: git(code=128 if word in words else 0)(*words)).checkout.clean
 
 
 def test_the_digest_changes_with_policy_exceptions_and_keys(tmp_path: Path) -> None:
@@ -206,3 +210,25 @@ def test_each_key_of_a_policy_comes_from_where_it_says(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     (tmp_path / "keys" / "development.pub").write_bytes(ours)
     assert load() == [(one.key, dsse.public_key(content)) for one, content in zip(listed, (service, ours, filed), strict=True)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "may"),
+    [
+        ({}, True),
+        ({"roles": frozenset({"ci", "gpu"})}, False),
+        ({"revoked": True}, False),
+        ({"retired": NOW}, False),
+        ({"retired": NOW - timedelta(days=1)}, False),
+        ({"retired": NOW + timedelta(seconds=1)}, True),
+    ],
+    ids=["as listed", "another role", "revoked", "retired now", "retired", "not retired yet"],
+)
+def test_who_may_sign_now_is_told_by_the_list_of_public_keys(changes: dict[str, Any], may: bool) -> None:
+    content, other = pem(), pem()
+    key = replace(Key(name="release", roles=frozenset({"release"})), **changes)
+    cosign: Any = SimpleNamespace(public=lambda _: content)
+    ring = [(Key(name="x", roles=frozenset({"release"})), dsse.public_key(other)), (key, dsse.public_key(content))]
+    ours = PrivateKey(reference="release.key", environment={})
+    assert attest.listed(ours, ring, role="release", cosign=cosign, now=NOW) == (key if may else None)
+    assert attest.listed(ours, ring[:1], role="release", cosign=cosign, now=NOW) is None
