@@ -63,8 +63,8 @@ def candidate_tag(line: str, suffix: str | None, input_hash: str) -> str:
 
 def is_candidate(tag: str, line: str, suffix: str | None) -> bool:
     """Whether `tag` is a candidate's of this image, whatever its inputs."""
-    head, dash, digits = tag.rpartition("-")
-    return bool(dash) and head == floating_tag(line, suffix) and re.fullmatch(rf"[0-9a-f]{{{HASH_DIGITS}}}", digits) is not None
+    head, _, digits = tag.rpartition("-")
+    return head == floating_tag(line, suffix) and re.fullmatch(rf"[0-9a-f]{{{HASH_DIGITS}}}", digits) is not None
 
 
 def highest(tags: Iterable[str], line: str, variant: str | None) -> Release | None:

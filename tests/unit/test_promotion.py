@@ -464,6 +464,29 @@ def test_the_past_tells_who_did_what_and_why() -> None:
     assert found.notes == ()
 
 
+def test_the_past_tells_where_the_floating_tag_is_and_what_nobody_released() -> None:
+    good_one = past(standing(tags={0: A, 1: B}), ["v2.6.0-nlp", "v2.6.1-nlp"])
+    assert ([one.state for one in good_one.entries], good_one.notes) == (["", "current"], ())
+    bare = past(standing(tags={0: A}, verdicts=()), ["v2.6.0-nlp"])
+    assert [one.state for one in bare.entries] == ["no verdict, current"]
+    assert bare.notes == ("`v2.6-nlp` names `v2.6.0-nlp`, on which no verdict counts",)
+    missing = past(standing(tags={0: A}, floating=None), ["v2.6.0-nlp"])
+    assert missing.notes == ("`v2.6-nlp` is not there: `nox -s promote -- nlp` finishes, or went wrong",)
+    assert past(standing(), []).notes == ()
+
+
+def test_the_past_tells_of_a_tag_what_is_said_of_what_it_names_and_of_numbers_those_of_its_line() -> None:
+    lost = verdict(C, "v2.6.1-nlp", minute=7)
+    found = past(
+        also(standing(tags={1: A}), lost), ["v2.5.0", "v2.6.1-nlp"], [verdict(D, "latest"), verdict(D, "v2.6.0", image="base")]
+    )
+    assert [[str(one.subject) for one in each.verdicts] for each in found.entries] == [[str(RELEASES.at(A))]]
+    assert found.notes == (
+        "`v2.6.0-nlp` is not there: no image has this number",
+        f"promote of {C} as `v2.6.1-nlp` by eve at 2026-05-10 12:07: `v2.6.1-nlp` names {A} instead",
+    )
+
+
 def test_the_past_tells_a_floating_tag_that_was_left_behind_or_names_what_is_withdrawn() -> None:
     left = past(standing(tags={0: A, 1: B}, floating=A), [])
     assert left.notes == ("`v2.6-nlp` should name `v2.6.1-nlp`: a run ended before it moved the tag; run it again",)
