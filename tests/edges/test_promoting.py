@@ -17,6 +17,7 @@ from pipeline.oci import Digest, Pinned, Repository
 from pipeline.policy import CODES, Allowed, Refused, decide
 from pipeline.promote import Desk, Prepared, Subject, Told
 from pipeline.registry import Registry, attaching
+from pipeline.releases import Release
 from pipeline.statements import Decided
 from pipeline.story import Silent
 from tests import cases
@@ -619,3 +620,19 @@ def test_who_has_no_key_or_right_withdraws_nothing(shop: Shop) -> None:
         with pytest.raises((PromotionRefused, Temporary)):
             promote.withdraw("v1.0.0-nlp", "wrong sums", desk, dry=False)
     assert written(shop) == []
+
+
+# how it stands
+
+
+def test_an_image_stands_by_its_own_tags_of_this_line_and_has_a_history_of_each(shop: Shop) -> None:
+    new = release(shop, 1)
+    tagged(shop, "v1.0.3", "v1.0.2-other", "v2.0.0-nlp", "v3.0.0", "latest")
+    (case,) = shop.prepared().cases
+    assert case.standing.tags == {Release(line="1.0", number=1, variant="nlp"): new.digest}
+    here, later = promote.history("nlp", shop.desk)
+    assert [(one.line, [str(each.release) for each in one.entries]) for one in (here, later)] == [
+        ("1.0", ["v1.0.1-nlp"]),
+        ("2.0", ["v2.0.0-nlp"]),
+    ]
+    assert (here.entries[0].state, later.entries[0].state) == ("current", "no verdict")
