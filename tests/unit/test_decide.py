@@ -102,7 +102,7 @@ def test_only_decide_allows() -> None:
 # junk
 
 
-@pytest.mark.parametrize("why", [Why.FOREIGN, Why.UNSIGNED])
+@pytest.mark.parametrize("why", [Why.FOREIGN, Why.UNSIGNED, Why.REVOKED, Why.RETIRED, Why.ROLE, Why.SUBJECT, Why.VOID])
 def test_junk_by_whoever_may_push_neither_blocks_nor_helps(why: Why) -> None:
     junk = [Ignored(manifest=f"sha256:{number:064}", why=why, text="is junk") for number in range(60)]
     decision = decide(strict(), beside(*junk))
