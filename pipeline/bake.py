@@ -35,6 +35,7 @@ _ENVIRONMENT = {
     "BUILDX_BAKE_ENTITLEMENTS_FS": "0",  # the definition is ours: no question about the paths in it
     "BUILDX_METADATA_PROVENANCE": "min",
     "BUILDX_GIT_INFO": "false",
+    "BUILDX_GIT_LABELS": "false",  # no commit of whatever work tree the cache folder is in
 }
 _NO_SPACE = ("no space left on device", "disk quota exceeded")
 _GONE = (
@@ -54,6 +55,7 @@ _GONE = (
 )
 _BROKEN = re.compile(r"unexpected status from \w+ request to \S+: (5\d\d [A-Z][A-Za-z ]+)|blob upload (?:invalid|unknown)")
 """What is said when a registry fails inside: where its disk is full, the answer to a second try can be all that is told."""
+_RESOLVED = re.compile(r"sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}")
 _REFUSED = ("insufficient_scope", "unauthorized", "authorization failed", "denied", "401 Unauthorized", "403 Forbidden")
 
 
@@ -91,10 +93,11 @@ class Bakery:
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """Something that BuildKit resolved: a package URL; `pinned` when it was asked for by digest."""
+    """Something that BuildKit resolved: a package URL, or an address; `pinned` when that holds the digest."""
 
     uri: str
-    digest: Digest
+    digest: str
+    """`sha256:…`; of a git repository `sha1:…`, the commit."""
     image: bool
     pinned: bool
 
@@ -182,8 +185,7 @@ def _target(target: Target, around: Surroundings) -> dict[str, Any]:
         wanted["no-cache"] = True
     elif target.cache:
         wanted["cache-from"] = [f"type=registry,ref={target.cache}"]
-    escaped: dict[str, Any] = _escaped(wanted)
-    return escaped
+    return dict(_escaped(wanted))
 
 
 def _secrets(around: Surroundings) -> list[str]:
@@ -216,11 +218,11 @@ def _fields(**values: str) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Strings of a JSON definition are templates: `${` and `%{` are doubled where text is meant."""
+    """Strings of a JSON definition, keys too, are templates: `${` and `%{` are doubled where text is meant."""
     if isinstance(value, str):
         return value.replace("${", "$${").replace("%{", "%%{")
     if isinstance(value, dict):
-        return {key: _escaped(item) for key, item in value.items()}
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
     return [_escaped(item) for item in value] if isinstance(value, list) else value
 
 
@@ -245,9 +247,11 @@ def _resolved(provenance: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _material(data: Mapping[str, Any]) -> Material:
-    uri, digest = data["uri"], Digest("sha256:" + data["digest"]["sha256"])
-    image = uri.startswith("pkg:docker/")
-    return Material(uri=uri, digest=digest, image=image, pinned=digest.hex in uri)
+    uri, told = data["uri"], data["digest"]
+    kind = "sha256" if "sha256" in told else "sha1"
+    if not _RESOLVED.fullmatch(digest := f"{kind}:{told[kind]}"):
+        raise ValueError(digest)
+    return Material(uri=uri, digest=digest, image=uri.startswith("pkg:docker/"), pinned=told[kind] in uri)
 
 
 def _raise(failure: Failure, target: Target, builder: Builder, log: Path) -> NoReturn:

@@ -72,11 +72,17 @@ def _labels(found: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[str
 
 
 def _materials(materials: Collection[Material], known: Collection[Digest], dockerfile: str) -> Iterator[str]:
+    handed = {str(digest) for digest in known}
     for material in materials:
+        kind, _, value = material.digest.partition(":")
+        named = material.digest in handed or value in dockerfile
         if material.image and not material.pinned:
             yield f"it was built from `{material.uri}`, which is not pinned: write `@{material.digest}` behind its name"
-        elif material.image and material.digest not in known and material.digest.hex not in dockerfile:
+        elif material.image and not named:
             yield f"it was built from `{material.uri}`, which neither the catalog nor its Dockerfile names"
+        elif not named:
+            wanted = value if kind == "sha1" else material.digest
+            yield f"it was built from `{material.uri}`, which is not pinned: write `ADD --checksum={wanted}`"
 
 
 def _difference(one: Image, other: Image, number: int) -> str:

@@ -31,7 +31,7 @@ def target(*, links: bool = True, fresh: bool = False, context: str = "/src/app"
         repository=FAMILY,
         context=Path(context),
         contexts={"base": f"docker-image://{FAMILY}@{PARENT}"},
-        labels={"claim": "${HOME} and %{if}", "plain": "$x"},
+        labels={"claim": "${HOME} and %{if}", "${plain}": "$x"},
         platform="linux/amd64",
         epoch=1738108800,
         compression_level=7,
@@ -53,7 +53,7 @@ def test_the_definition_is_what_buildx_was_seen_to_need() -> None:
                 "contexts": {"base": f"docker-image://localhost:5601/candidates/family@{PARENT}"},
                 "platforms": ["linux/amd64"],
                 "args": {"SOURCE_DATE_EPOCH": "1738108800", "HTTPS_PROXY": "http://proxy:3128"},
-                "labels": {"claim": "$${HOME} and %%{if}", "plain": "$x"},
+                "labels": {"claim": "$${HOME} and %%{if}", "$${plain}": "$x"},
                 "secret": ["type=file,id=ca,src=/etc/ssl/certs/ca.crt", f"type=env,id=index-url,env={INDEX_URL}"],
                 "output": [
                     "type=image,name=localhost:5601/candidates/family,push-by-digest=true,name-canonical=true,push=true,"
@@ -144,7 +144,7 @@ def recorded(name: str) -> str:
 
 def test_what_buildkit_pushed_and_resolved_is_read_from_its_record(tmp_path: Path) -> None:
     run = Recorded(recorded("built"), code=0, metadata=(DATA / "metadata.json").read_text())
-    digest = Digest("sha256:61defb951341e4e6be99f4f70ac04c8d26d5da8d06192c3317c1376c695882e7")
+    digest = "sha256:61defb951341e4e6be99f4f70ac04c8d26d5da8d06192c3317c1376c695882e7"
     uri = "pkg:docker/localhost:5601/candidates/family"
     assert baked(run, tmp_path) == Baked(
         digest=Digest("sha256:666bcbc1b5097ce73441c3788ce8620f9b9851c2d6613d7b595e387587cb9fe4"),
@@ -161,6 +161,7 @@ def test_buildx_is_told_the_builder_and_to_add_nothing(tmp_path: Path) -> None:
     baked(run, tmp_path)
     assert run.argv[:5] == ("docker", "buildx", "--builder", "pipeline", "bake")
     assert run.env["BUILDX_NO_DEFAULT_ATTESTATIONS"] == "1"
+    assert run.env["BUILDX_GIT_LABELS"] == "false"
     assert run.env["BUILDX_CONFIG"] == "/cache/buildx"
     assert run.env[INDEX_URL] == AROUND.index_url
 
@@ -190,6 +191,25 @@ def test_sources_are_read_from_the_newer_format_of_provenance_too(tmp_path: Path
     record = f'{{"app": {{"containerimage.digest": "{PARENT}", "buildx.build.provenance": {provenance}}}}}'
     (material,) = baked(Recorded("", code=0, metadata=record), tmp_path).materials
     assert (material.uri, material.pinned) == ("pkg:docker/debian@12", False)
+
+
+def resolved(source: dict[str, Any], folder: Path) -> tuple[Material, ...]:
+    made = {"containerimage.digest": PARENT, "buildx.build.provenance": {"materials": [source]}}
+    return baked(Recorded("", code=0, metadata=json.dumps({"app": made})), folder).materials
+
+
+def test_downloads_and_git_repositories_are_told_by_what_they_were(tmp_path: Path) -> None:
+    (file,) = resolved({"uri": "https://x/y", "digest": {"sha256": "1" * 64}}, tmp_path)
+    assert file == Material(uri="https://x/y", digest=f"sha256:{'1' * 64}", image=False, pinned=False)
+    uri = f"https://x/y.git#{'2' * 40}"
+    (repository,) = resolved({"uri": uri, "digest": {"sha1": "2" * 40}}, tmp_path)
+    assert repository == Material(uri=uri, digest=f"sha1:{'2' * 40}", image=False, pinned=True)
+
+
+@pytest.mark.parametrize("told", [{}, {"sha256": ""}, {"sha256": "1" * 40}, {"sha1": ""}, {"md5": "1" * 32}], ids=str)
+def test_what_is_told_without_a_digest_is_not_believed(tmp_path: Path, told: dict[str, str]) -> None:
+    with pytest.raises(ToolFailed, match="no readable record"):
+        resolved({"uri": "https://x/y", "digest": told}, tmp_path)
 
 
 def test_a_failed_step_is_the_tools_failure_with_its_last_lines(tmp_path: Path) -> None:
