@@ -108,6 +108,15 @@ def texts(folder: Path) -> Mapping[str, str]:
     return {source.path: _bytes(source.at).decode() for source in _walk(str(folder)) if source.kind == "file"}
 
 
+def dockerfile_text(folder: Path) -> str:
+    """The text of the Dockerfile in `folder`, its lines as BuildKit takes them; raises `InputError` where it is no text."""
+    path = folder / "Dockerfile"
+    try:
+        return _bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"`{path}` cannot be read: {error}", hint="write it in UTF-8") from error
+
+
 def stage(settings: Settings, catalog: Catalog, image: Image, folder: Path, expected: InputHash) -> None:
     """Copy the build context of `image` into the empty `folder`, with plain modes and the catalog's epoch as every time.
 

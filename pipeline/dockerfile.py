@@ -4,6 +4,7 @@ A reading for lint and for choosing how to export; what a build really used is w
 Source of the rules: `frontend/dockerfile/dockerfile2llb/convert.go` of BuildKit 0.34.
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from pipeline.instructions import METADATA, Dockerfile, Instruction, Stage, pars
 from pipeline.oci import Pinned, Tagged, parse_reference
 
 EMPTY = "scratch"
+_PROXY = re.compile(r"(?i)(?:all|ftp|https?|no)_proxy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +47,34 @@ def external_images(text: str, contexts: Collection[str], variables: Mapping[str
     """
     file = parse(text)
     around = _Around(file=file, scope=_scope(file, variables or {}), contexts=frozenset(_contexts(contexts)))
-    found = [_external(x.line, x.value.split(" ")[0]) for x in file.directives if x.name == "syntax"]
+    found = _frontends(file)
     for index, stage in enumerate(file.stages):
         found += filter(None, [_base(around, index)])
         found += filter(None, (_source(around, index, i, name) for i in _all(stage) for name in _sources(i)))
     return tuple(found)
+
+
+def refuse_untold(text: str) -> None:
+    """Raise `DockerfileError` for what changes an image without its input hash, and which BuildKit does not tell of.
+
+    A frontend (`# syntax=`) without digest; and `ARG HTTP_PROXY` and its like, which write the machine's proxy, password and
+    all, into the image. The steps have the proxy without them.
+    """
+    file = parse(text)
+    for frontend in _frontends(file):
+        if not isinstance(frontend.reference, Pinned):
+            told = f"line {frontend.line}: the frontend `{frontend.text}` is not pinned: write `@sha256:…` behind its name"
+            raise DockerfileError(frontend.line, told)
+    for line, name in proxies(file):
+        told = f"line {line}: `ARG {name}` would write this machine's proxy into the image: remove it, steps have it without"
+        raise DockerfileError(line, told)
+
+
+def proxies(file: Dockerfile) -> Iterator[tuple[int, str]]:
+    """The lines and names of arguments that BuildKit fills with the machine's proxies, whatever their letter case."""
+    for instruction in (instruction.trigger or instruction for instruction in file.instructions):
+        if instruction.keyword == "ARG":
+            yield from ((instruction.line, name) for name, _ in instruction.pairs if _PROXY.fullmatch(name))
 
 
 def final_base(text: str) -> tuple[str, int]:
@@ -107,6 +132,10 @@ def _value(line: int, text: str, scope: Mapping[str, str], escape: str) -> str:
         return expand(text, scope, escape=escape).text
     except InputError as error:
         raise DockerfileError(line, error.message) from error
+
+
+def _frontends(file: Dockerfile) -> list[External]:
+    return [_external(x.line, x.value.split(" ")[0]) for x in file.directives if x.name == "syntax"]
 
 
 def _contexts(names: Collection[str]) -> Iterator[Pinned | Tagged]:

@@ -16,8 +16,9 @@ from pipeline import policies
 from pipeline.additions import CONTEXT
 from pipeline.catalog import Catalog, Image
 from pipeline.command import Run
-from pipeline.dockerfile import External, external_images, final_base
-from pipeline.errors import DockerfileError, InputError, ToolFailed
+from pipeline.context import dockerfile_text
+from pipeline.dockerfile import External, external_images, final_base, proxies
+from pipeline.errors import DockerfileError, ToolFailed
 from pipeline.installs import Outside, outside, outside_words
 from pipeline.instructions import Dockerfile, Instruction, parse
 from pipeline.oci import Pinned
@@ -78,7 +79,7 @@ class Finding:
 def lint(names: Sequence[str], *, settings: Settings, catalog: Catalog, hadolint: Path, run: Run) -> tuple[Finding, ...]:
     """Every fault in the Dockerfiles of `names`; raises `ToolFailed` when hadolint's answer cannot be read."""
     files = {name: settings.images / name / "Dockerfile" for name in names if catalog.images[name].rootfs is None}
-    texts = {name: _text(path) for name, path in files.items()}
+    texts = {name: dockerfile_text(path.parent) for name, path in files.items()}
     found = [x for name, text in texts.items() for x in examine(catalog, catalog.images[name], text)]
     if files:
         found += _hadolint([path.relative_to(settings.root) for path in files.values()], settings, hadolint, run)
@@ -105,18 +106,12 @@ def examine(catalog: Catalog, image: Image, text: str) -> Iterator[Finding]:
     except DockerfileError as error:
         yield Finding(path=path, line=error.line, rule="dockerfile", text=error.message)
         return
+    yield from _proxies(file, path)
     lines = text.split("\n")
     for instruction in _all(file):
         yield from _installs(image, instruction, lines, path)
         yield from _secrets(instruction, path)
         yield from _downloads(instruction, path)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"`{path}` cannot be read: {error}", hint="an image has a `Dockerfile`, or `rootfs:`") from error
 
 
 def _all(file: Dockerfile) -> Iterator[Instruction]:
@@ -197,6 +192,12 @@ def _secrets(instruction: Instruction, path: str) -> Iterator[Finding]:
             text = f"`{name}` stays readable in the image's configuration or history"
             hint = "hand secrets to a step with `RUN --mount=type=secret,id=…`"
             yield Finding(path=path, line=instruction.line, rule="baked-secret", text=text, hint=hint)
+
+
+def _proxies(file: Dockerfile, path: str) -> Iterator[Finding]:
+    for line, name in proxies(file):
+        text = f"`ARG {name}` writes the proxy of whoever builds into the image, its password too"
+        yield Finding(path=path, line=line, rule="baked-proxy", text=text, hint="remove it: steps have the proxy without it")
 
 
 def _downloads(instruction: Instruction, path: str) -> Iterator[Finding]:

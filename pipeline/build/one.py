@@ -10,6 +10,7 @@ from pipeline import bake, names, records
 from pipeline.bake import Baked, Target
 from pipeline.build import promises, stage
 from pipeline.build.shop import Job, target
+from pipeline.context import dockerfile_text
 from pipeline.errors import CheckFailed, TagConflict, ToolFailed
 from pipeline.oci import Digest, Pinned
 from pipeline.statements import Built, built_statement
@@ -71,7 +72,7 @@ def _reused(job: Job, pinned: Pinned, reason: str) -> BuildResult:
 
 def _target(job: Job, folder: Path) -> Target:
     at = stage.context(job, folder)
-    dockerfile = (at / "Dockerfile").read_text(encoding="utf-8")
+    dockerfile = dockerfile_text(at)
     references = {name: str(pinned) for name, pinned in job.references.items()}
     folders = stage.folders(job, folder, at)
     return target(job.image, job.survey, context=at, dockerfile=dockerfile, references=references, folders=folders)
@@ -94,7 +95,7 @@ def _bake_and_prove(job: Job, wanted: Target, folder: Path, task: Task, log: str
         _read(job, parent.digest) if parent else None,
         baked.materials,
         {pinned.digest for pinned in job.references.values()},
-        (wanted.context / "Dockerfile").read_text(encoding="utf-8"),
+        dockerfile_text(wanted.context),
     )
     if broken:
         raise ToolFailed(f"`{wanted.name}` was built, but is not what was asked for: {'; '.join(broken)}")

@@ -14,8 +14,9 @@ from pipeline.bake import Bakery, Target
 from pipeline.builders import Builder
 from pipeline.catalog import Catalog, Image
 from pipeline.command import Run
+from pipeline.context import dockerfile_text
 from pipeline.debian import Mirror
-from pipeline.dockerfile import links_only
+from pipeline.dockerfile import links_only, refuse_untold
 from pipeline.inputs import InputHash
 from pipeline.oci import Pinned, Tagged
 from pipeline.plan import Step
@@ -90,7 +91,7 @@ def definition(survey: Survey, settings: Settings, around: Surroundings) -> dict
             image,
             survey,
             context=settings.images / image.name,
-            dockerfile=(settings.images / image.name / "Dockerfile").read_text(encoding="utf-8"),
+            dockerfile=dockerfile_text(settings.images / image.name),
             references={need: there[need] for need in image.needs},
         )
         for image in images
@@ -108,7 +109,11 @@ def target(
     references: Mapping[str, str],
     folders: Mapping[str, Path] = MappingProxyType({}),
 ) -> Target:
-    """What BuildKit is asked for; `references` are the images that this one needs, `folders` others, by name."""
+    """What BuildKit is asked for; `references` are the images that this one needs, `folders` others, by name.
+
+    Raises `DockerfileError` for a file that BuildKit would refuse, or that may not be built.
+    """
+    refuse_untold(dockerfile)
     catalog, input_hash = survey.catalog, survey.hashes[image.name]
     contexts = {"base" if need == image.parent else need: f"docker-image://{text}" for need, text in references.items()}
     contexts |= {name: str(folder) for name, folder in folders.items()}

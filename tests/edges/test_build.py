@@ -15,7 +15,7 @@ from pipeline.build import BuildResult, Workshop, build, definition, one
 from pipeline.build import run as stage_run
 from pipeline.builders import Builder
 from pipeline.debian import Mirror, PackagesGone
-from pipeline.errors import CheckFailed, Interrupted, PipelineError, TagConflict, Temporary, ToolFailed, worst
+from pipeline.errors import CheckFailed, InputError, Interrupted, PipelineError, TagConflict, Temporary, ToolFailed, worst
 from pipeline.locks import format_packages, parse_packages
 from pipeline.oci import Digest, Repository
 from pipeline.registry import Registry
@@ -247,6 +247,52 @@ def test_a_base_that_nobody_named_is_refused(family: Family) -> None:
     family.buildx.materials = {"os": material(f"pkg:docker/debian@12?digest=sha256:{digest}", digest)}
     assert "neither the catalog nor its Dockerfile names" in family.build("os")["os"].reason
     family.write("os/Dockerfile", f"FROM debian:12@sha256:{digest}\nRUN x\n")
+    assert family.build("os")["os"].state == "built"
+
+
+@pytest.mark.parametrize(
+    ("head", "complaint"),
+    [
+        ("# syntax=docker/dockerfile:1\nFROM scratch", "line 1: the frontend `docker/dockerfile:1` is not pinned"),
+        ("#!/x\n# syntax=docker/dockerfile@sha256:1\nFROM scratch", "line 2: the frontend"),
+        ("ARG HTTPS_PROXY\nFROM scratch", "line 1: `ARG HTTPS_PROXY` would write this machine's proxy"),
+        ("FROM scratch\nARG A=1 no_proxy=x", "line 2: `ARG no_proxy`"),
+        ("FROM scratch\nONBUILD ARG All_Proxy", "line 2: `ARG All_Proxy`"),
+    ],
+)
+def test_what_no_hash_covers_and_buildkit_does_not_tell_is_refused_before(family: Family, head: str, complaint: str) -> None:
+    family.write("os/Dockerfile", f"{head}\nCOPY --link x /\n")
+    result = family.build("os")["os"]
+    assert complaint in result.reason
+    assert result.exit_code == InputError.exit_code
+    assert family.buildx.baked == []
+
+
+def test_a_pinned_frontend_is_used(family: Family) -> None:
+    family.write("os/Dockerfile", f"# syntax=docker/dockerfile:1@sha256:{'a' * 64}\nFROM scratch\nCOPY --link x /\n")
+    assert family.build("os")["os"].state == "built"
+
+
+def test_a_dockerfile_that_is_no_text_fails_its_image(family: Family) -> None:
+    (family.settings.images / "os" / "Dockerfile").write_bytes(b"FROM scratch\n# caf\xe9\n")
+    result = family.build("os")["os"]
+    assert (result.state, result.exit_code) == ("failed", InputError.exit_code)
+    assert "write it in UTF-8" in result.hint
+
+
+def test_a_download_is_refused_unless_the_dockerfile_holds_its_digest(family: Family) -> None:
+    digest = "a" * 64
+    family.buildx.materials = {"os": material("https://example.com/x", digest)}
+    assert f"write `ADD --checksum=sha256:{digest}`" in family.build("os")["os"].reason
+    family.write("os/Dockerfile", f"FROM scratch\nADD --checksum=sha256:{digest} https://example.com/x /\n")
+    assert family.build("os")["os"].state == "built"
+
+
+def test_a_git_repository_is_refused_unless_the_dockerfile_holds_its_commit(family: Family) -> None:
+    commit = "b" * 40
+    family.buildx.materials = {"os": [{"uri": "https://example.com/x.git#main", "digest": {"sha1": commit}}]}
+    assert f"write `ADD --checksum={commit}`" in family.build("os")["os"].reason
+    family.write("os/Dockerfile", f"FROM scratch\nADD --checksum={commit} https://example.com/x.git#main /\n")
     assert family.build("os")["os"].state == "built"
 
 

@@ -79,6 +79,18 @@ def test_images_from_outside_have_digests() -> None:
     assert found("FROM x/y-${TARGETARCH}:1 AS a\nFROM base") == [(1, "unpinned-image")]
 
 
+@pytest.mark.parametrize("line", ["ARG HTTP_PROXY", "ARG A=1 no_proxy", "ONBUILD ARG https_proxy=http://x"])
+def test_arguments_that_the_builder_fills_with_a_proxy_are_found(line: str) -> None:
+    assert found(f"FROM base\n{line}") == [(2, "baked-proxy")]
+    assert found("FROM base\nARG PROXY\nENV HTTP_PROXY=http://proxy.example.com:3128") == []
+
+
+def test_a_dockerfile_that_is_no_text_is_named(settings: Settings) -> None:
+    (settings.images / "app/Dockerfile").write_bytes(b"FROM base\n# caf\xe9\n")
+    with pytest.raises(InputError, match=r"images/app/Dockerfile` cannot be read: 'utf-8'"):
+        lint(["app"], settings=settings, catalog=CATALOG, hadolint=Path("hadolint"), run=Hadolint("[]"))
+
+
 def test_an_image_of_the_family_that_was_not_asked_for_is_told_how() -> None:
     hints = [finding.hint for finding in examine(CATALOG, TOOLS, "FROM app AS a\nFROM base")]
     assert hints == ["to start from the family's own image, add `app` to `uses:` in `image.yaml`"]
