@@ -49,6 +49,8 @@ class Known:
     fixable: bool
     """Whether there is a fix for one of the packages."""
     packages: tuple[str, ...]
+    aliases: tuple[str, ...] = ()
+    """Its other names: what had a GHSA alone may get a CVE later."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +64,31 @@ class Difference:
 
 
 def difference(now: Scanned, before: Scanned) -> Difference:
-    """What came and what went, by id."""
-    here, there = _known(now), _known(before)
-    came = [one for name, one in here.items() if name not in there]
-    went = [one for name, one in there.items() if name not in here]
+    """What came and what went, by id or another name."""
+    here, there = known(now), known(before)
+    came = [one for one in here.values() if not _among(one, there)]
+    went = [one for one in there.values() if not _among(one, here)]
     dark = [one for one in came if _in_dark(one, before)] + [one for one in went if _in_dark(one, now)]
     return Difference(
         new=_by_severity([one for one in came if one not in dark]),
         gone=_by_severity([one for one in went if one not in dark]),
         unsettled=_by_severity(dark),
     )
+
+
+def known(scanned: Scanned) -> Mapping[str, Known]:
+    """Each vulnerability once, by its id, with the worst of its severities."""
+    found: dict[str, Known] = {}
+    for one in scanned.vulnerabilities:
+        other = found.get(one.id)
+        found[one.id] = Known(
+            id=one.id,
+            severity=min(one.severity, other.severity if other else one.severity, key=WORST.index),
+            fixable=bool(one.fixed) or (other is not None and other.fixable),
+            packages=tuple(sorted({one.package, *(other.packages if other else ())})),
+            aliases=tuple(sorted({*one.aliases, *(other.aliases if other else ())})),
+        )
+    return found
 
 
 def moved(now: Mapping[str, Sequence[str]], before: Mapping[str, Sequence[str]]) -> Sequence[str]:
@@ -136,17 +153,8 @@ def _told(one: Known) -> str:
     return f"{one.id} {one.severity}, {fix}: {named}" + (f" and {more} more" if more > 0 else "")
 
 
-def _known(scanned: Scanned) -> Mapping[str, Known]:
-    found: dict[str, Known] = {}
-    for one in scanned.vulnerabilities:
-        other = found.get(one.id)
-        found[one.id] = Known(
-            id=one.id,
-            severity=min(one.severity, other.severity if other else one.severity, key=WORST.index),
-            fixable=bool(one.fixed) or (other is not None and other.fixable),
-            packages=tuple(sorted({one.package, *(other.packages if other else ())})),
-        )
-    return found
+def _among(one: Known, others: Mapping[str, Known]) -> bool:
+    return not {one.id, *one.aliases}.isdisjoint(others) or any(one.id in other.aliases for other in others.values())
 
 
 def _in_dark(one: Known, other: Scanned) -> bool:

@@ -86,11 +86,12 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What a rule finds wrong; `solution` is a command that mends it, `finding` what an exception must name."""
+    """What a rule finds wrong; `solution` is a command that mends it, `finding` or one of `aliases` what an exception names."""
 
     message: str
     solution: str
     finding: str = ""
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,14 +4,20 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import get_args
 
 from pipeline.evidence import AHEAD
 from pipeline.policy.case import Case, Fault, Remark, Said, Unknown
 from pipeline.policy.model import CATEGORIES, Policy
-from pipeline.statements import Bom, Findings, Licence, Scanned, Vulnerability
+from pipeline.statements import Bom, Findings, Licence, Scanned, Severity, Vulnerability
 
 LISTED = 10
 """How much of one kind a remark lists."""
+NAMED = 3
+"""Packages, and places, of one vulnerability that are named; the others are counted."""
+WORST: tuple[Severity, ...] = get_args(Severity)
+USUAL = ("", "unknown", "affected", "fixed")
+"""What a distribution says of most vulnerabilities; anything else, as that it will mend none, is told."""
 NOT_ASSESSED = "vulnerabilities: not assessed"
 
 
@@ -50,14 +56,16 @@ def vulnerabilities(policy: Policy, case: Case) -> Iterator[Said]:
     if scanned is None:
         yield Unknown(message=NOT_ASSESSED)
         return
-    asked = [one for one in scanned.vulnerabilities if one.severity in policy.scan.grace]
-    over = [one for one in asked if one.fixed and _over(one, policy, case.now)]
-    fix = f"`nox -s update -- {case.image}`, then `nox -s build test scan sign -- {case.image}`"
-    for message, finding in dict.fromkeys((_late(one, policy), one.id) for one in over):
-        yield Fault(message=message, solution=fix, finding=finding)
-    yield from _listed("with a fix, in their grace", [one for one in asked if one.fixed and one not in over])
+    asked = sorted(scanned.vulnerabilities, key=lambda one: WORST.index(one.severity))
+    asked, others = [one for one in asked if one.severity in policy.scan.grace], asked
+    fixed = [(one, _over(one, policy, case.now)) for one in asked if one.fixed]
+    for group in _together([one for one, over in fixed if over]):
+        yield _late(group, policy, case)
+    yield from _listed("with a fix, in their grace", [one for one, over in fixed if not over])
     yield from _listed("without a fix", [one for one in asked if not one.fixed])
-    rest = Counter(one.severity for one in scanned.vulnerabilities if one.severity not in policy.scan.grace)
+    rest = Counter(
+        severity for _, severity in {(one.id, one.severity) for one in others if one.severity not in policy.scan.grace}
+    )
     if rest:
         yield Remark(message="not judged: " + ", ".join(f"{count} {severity}" for severity, count in sorted(rest.items())))
 
@@ -124,16 +132,45 @@ def _over(one: Vulnerability, policy: Policy, now: datetime) -> bool:
     return now - one.published > policy.scan.grace[one.severity]
 
 
-def _late(one: Vulnerability, policy: Policy) -> str:
+def _together(found: Sequence[Vulnerability]) -> Iterator[Sequence[Vulnerability]]:
+    """One vulnerability in all packages of one version: a distribution makes many packages of one source."""
+    groups: dict[object, list[Vulnerability]] = {}
+    for one in found:
+        key = (one.id, one.severity, one.installed, one.fixed, one.published, tuple(one.aliases), one.place.image)
+        groups.setdefault(key, []).append(one)
+    yield from groups.values()
+
+
+def _late(group: Sequence[Vulnerability], policy: Policy, case: Case) -> Fault:
+    one, image = group[0], group[0].place.image or case.image
+    packages = _some(list(dict.fromkeys(each.package for each in group)), NAMED)
+    places = _some(list(dict.fromkeys(f"`{each.place.file}`" for each in group if each.place.file)), NAMED)
+    where = f" ({places}{f' of {one.place.image}' if one.place.image else ''})" if places else ""
     since = f"known since {_at(one.published)}, and the grace is {_span(policy.scan.grace[one.severity])}"
     since = since if one.published else "nobody knows since when"
-    return f"{one.id} ({one.severity}) in {one.package} {one.installed}: fixed in {one.fixed}; {since}"
+    names = " ".join(dict.fromkeys((image, case.image)))
+    return Fault(
+        message=f"{one.id} ({one.severity}) in {packages} {one.installed}{where}: fixed in {one.fixed}; {since}",
+        solution=f"`nox -s update -- {image}`, then `nox -s build test scan sign -- {names}`; where the fix cannot be taken, "
+        f"except `{one.id}` in `policies/exceptions.yaml`",
+        finding=one.id,
+        aliases=tuple(one.aliases),
+    )
 
 
-def _listed(what: str, found: list[Vulnerability]) -> Iterator[Remark]:
-    names = list(dict.fromkeys(f"{one.id} ({one.severity}) {one.package}" for one in found))
-    if names:
-        yield Remark(message=f"{len(names)} {what}: {_some(names)}")
+def _listed(what: str, found: Sequence[Vulnerability]) -> Iterator[Remark]:
+    known: dict[str, list[Vulnerability]] = {}
+    for one in found:
+        known.setdefault(one.id, []).append(one)
+    if known:
+        yield Remark(message=f"{len(known)} {what}: {_some([_brief(group) for group in known.values()])}")
+
+
+def _brief(group: Sequence[Vulnerability]) -> str:
+    """`CVE-2026-1 (HIGH, will not fix) libssl3, openssl`, by the worst of its severities."""
+    said = dict.fromkeys(each.status.replace("_", " ") for each in group if each.status not in USUAL)
+    packages = list(dict.fromkeys(each.package for each in group))
+    return f"{group[0].id} ({', '.join((group[0].severity, *said))}) {_some(packages, NAMED)}"
 
 
 def _refused(licence: Licence, refused: tuple[str, ...]) -> bool:
@@ -142,13 +179,13 @@ def _refused(licence: Licence, refused: tuple[str, ...]) -> bool:
 
 
 def _stem(name: str) -> str:
-    """`AGPL-3.0` is `AGPL-3.0-only`, `AGPL-3.0-or-later` and `AGPL-3.0+`: which of them was meant is often not written."""
-    return re.sub(r"(?:-only|-or-later|\+)$", "", name.lower())
+    """`AGPL-3.0` is `AGPL-3.0-only`, `AGPL-3.0-or-later`, `AGPL-3.0+` and Debian's `AGPL-3`: often nobody says which is meant."""
+    return re.sub(r"(?<=gpl-\d)$", ".0", re.sub(r"(?:-only|-or-later|\+)$", "", name.lower()))
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return ", ".join(names[:LISTED]) + more
+def _some(names: Sequence[str], shown: int = LISTED) -> str:
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more
 
 
 def _unless(required: bool, text: str, case: Case) -> Said:

@@ -22,10 +22,10 @@ def usable(case: Case) -> tuple[Waiver, ...]:
 
 
 def waivers(code: Code, fault: Fault, live: tuple[Waiver, ...]) -> tuple[Waiver, ...]:
-    """Those that waive a fault: of its rule, and named exactly as its finding."""
+    """Those that waive a fault: of its rule, and named exactly as its finding, or by another name of it."""
     if not code.waivable or bool(fault.finding) is not code.findings:
         return ()
-    return tuple(one for one in live if (one.rule, one.id) == (code.name, fault.finding))
+    return tuple(one for one in live if one.rule == code.name and one.id in (fault.finding, *fault.aliases))
 
 
 def notes(case: Case, used: Set[Waiver]) -> tuple[str, ...]:

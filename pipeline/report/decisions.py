@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from pipeline.changes import known
 from pipeline.notices import AGEING
 from pipeline.report.data import plain
 from pipeline.report.tables import coloured, table
@@ -115,10 +116,9 @@ def _checks(tested: Tested) -> str:
 
 
 def _scan(scanned: Scanned) -> str:
-    """Vulnerabilities by severity, each once, and those with a fix."""
-    known = {one.id: one for one in scanned.vulnerabilities}
-    counts = Counter(one.severity for one in known.values())
-    fixable = Counter(one.severity for one in known.values() if one.fixed)
+    """Vulnerabilities by severity, each once by its worst, and those with a fix in one of their packages."""
+    each = known(scanned).values()
+    counts, fixable = Counter(one.severity for one in each), Counter(one.severity for one in each if one.fixable)
     said = ", ".join(f"{count} {severity} ({fixable[severity]} with a fix)" for severity, count in sorted(counts.items()))
     return (
         f"{said or 'no vulnerability'} in {scanned.packages} packages, {len(scanned.unassessed)} not assessed; {scanned.system}; "

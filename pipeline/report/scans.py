@@ -17,6 +17,8 @@ SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 COLUMNS = ("image", "packages", "not assessed", *(each.lower() for each in SEVERITIES), "secrets", "licences")
 SHOWN = 25
 """Vulnerabilities of an image that a summary lists; the statement has all."""
+NAMED = 3
+"""Packages of one vulnerability that are named; the others are counted."""
 
 
 def scans_table(results: "Sequence[Result]") -> RenderableType:
@@ -102,7 +104,11 @@ def _known(name: str, scanned: Scanned) -> Iterator[str]:
 
 
 def _listed(scanned: Scanned) -> Iterator[str]:
-    worst = sorted(scanned.vulnerabilities, key=lambda one: (SEVERITIES.index(one.severity), not one.fixed, one.id))
+    by_rank = sorted(scanned.vulnerabilities, key=lambda one: (SEVERITIES.index(one.severity), not one.fixed, one.id))
+    groups: dict[object, list[Vulnerability]] = {}
+    for one in by_rank:
+        groups.setdefault((one.id, one.severity, one.installed, one.fixed, one.place), []).append(one)
+    worst = list(groups.values())
     if not worst:
         return
     yield from ("", f"### {scanned.image or scanned.subject}", "")
@@ -112,8 +118,12 @@ def _listed(scanned: Scanned) -> Iterator[str]:
         yield from ("", f"and {len(worst) - SHOWN} more")
 
 
-def _weakness(one: Vulnerability) -> Sequence[str]:
-    return (one.id, one.severity.lower(), f"{one.package} {one.installed}", one.fixed or "-", _where(one.place))
+def _weakness(group: Sequence[Vulnerability]) -> Sequence[str]:
+    """One row for all packages of one source."""
+    one, names = group[0], list(dict.fromkeys(each.package for each in group))
+    packages = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
+    fix = one.fixed or ("-" if one.status in ("", "unknown", "affected") else one.status.replace("_", " "))
+    return (one.id, one.severity.lower(), f"{packages} {one.installed}", fix, _where(one.place))
 
 
 def _where(place: Place) -> str:

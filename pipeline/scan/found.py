@@ -46,7 +46,8 @@ def vulnerabilities(report: Report, places: Places) -> tuple[Vulnerability, ...]
             fixed=one.fixed_version,
             severity=one.severity,
             status=one.status,
-            published=one.published_date,
+            published=one.published,
+            aliases=one.aliases,
             place=places.at(one.pkg_path or _listing(group), one.layer),
         )
         for group in report.groups

@@ -23,6 +23,10 @@ THIRD_PARTY = "third-party"
 """What Trivy calls packages that are not the distribution's own; it has no advisories for them."""
 
 
+OF_ONE = ("CVE-", "GHSA-")
+"""How the names of single vulnerabilities begin; names of bulletins begin otherwise."""
+
+
 class _Read(BaseModel):
     model_config = ConfigDict(
         frozen=True,
@@ -79,9 +83,20 @@ class Weakness(_Read):
     severity: Severity
     status: str = ""
     published_date: datetime | None = None
+    vendor_ids: tuple[str, ...] = Field(default=(), validation_alias="VendorIDs")
     pkg_path: str = ""
     pkg_identifier: Identifier = Identifier()
     layer: Layer = Layer()
+
+    @property
+    def published(self) -> datetime | None:
+        """When it became known; the year 1 is how Go writes that nobody knows."""
+        return self.published_date if self.published_date and self.published_date.year > 1 else None
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """Other names of this one: a GHSA, a CVE; one DSA, DLA or RHSA is about several."""
+        return tuple(sorted(name for name in set(self.vendor_ids) - {self.id} if name.startswith(OF_ONE)))
 
 
 class Leak(_Read):

@@ -156,6 +156,8 @@ class Vulnerability(Record):
     status: str = ""
     """What the distribution says: `affected`, `fixed`, `end_of_life`…"""
     published: AwareDatetime | None = None
+    aliases: Sequence[str] = ()
+    """Other names of this one vulnerability: `GHSA-…`; not of bulletins, which are about several."""
     place: Place = Place()
 
 

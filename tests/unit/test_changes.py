@@ -97,6 +97,14 @@ def test_a_vulnerability_counts_once_with_its_worst_severity_its_packages_and_wh
     assert "with a fix: b, openssl" in list(vulnerabilities(mended, Contents(tag="v1", scanned=scanned())))[1]
 
 
+def test_a_vulnerability_that_got_another_name_neither_came_nor_went() -> None:
+    by_ghsa = scanned(vulnerabilities=[weakness(id="GHSA-xxxx-yyyy-zzzz")])
+    by_cve = scanned(vulnerabilities=[weakness(id="CVE-2026-7", aliases=["GHSA-xxxx-yyyy-zzzz"])])
+    for now, before in ((by_ghsa, by_cve), (by_cve, by_ghsa)):
+        (head,) = vulnerabilities(Contents(scanned=now), Contents(tag="v1", scanned=before))
+        assert head == "vulnerabilities against `v1`: 0 new, 0 gone"
+
+
 def test_what_lost_its_advisories_is_not_called_gone_and_what_got_some_is_not_called_new() -> None:
     dark, light = scanned(unassessed=["openssl 3.0.1"]), with_known(("CVE-1", "HIGH"))
     for now, before in ((dark, light), (light, dark)):
@@ -114,7 +122,7 @@ def test_that_one_database_is_newer_is_said() -> None:
 def test_as_data_all_of_them_are_listed_and_what_is_not_known_is_null() -> None:
     found = json.loads(json.dumps(weaknesses_json(NOW, RELEASED)))
     assert found["against"] == "v2.6.3-nlp"
-    assert found["new"] == [{"id": "CVE-3", "severity": "CRITICAL", "fixable": True, "packages": ["openssl"]}]
+    assert found["new"] == [{"id": "CVE-3", "severity": "CRITICAL", "fixable": True, "packages": ["openssl"], "aliases": []}]
     assert ([one["id"] for one in found["gone"]], found["unsettled"], found["not-assessed"]) == (["CVE-1"], [], {})
     for now, before, side in ((Contents(), RELEASED, "this"), (NOW, Contents(tag="v1"), "released"), (NOW, None, "released")):
         unknown = weaknesses_json(now, before)

@@ -51,6 +51,13 @@ def test_vulnerabilities_are_counted_once_with_their_fixes() -> None:
     assert "2 HIGH (1 with a fix) in 170 packages" in screen(instead(cases.scanned(vulnerabilities=found)))
 
 
+def test_a_vulnerability_of_two_packages_counts_by_its_worst_severity_and_any_fix() -> None:
+    mended = cases.weakness(package="cryptography")
+    found = [mended, cases.weakness(package="openssl", severity="LOW", fixed="")]
+    for order in (found, found[::-1]):
+        assert "1 HIGH (1 with a fix) in 170 packages" in screen(instead(cases.scanned(vulnerabilities=order)))
+
+
 def test_what_was_not_assessed_is_never_called_held() -> None:
     text = screen(cases.case([]))
     assert "scan     vulnerabilities: not assessed" in text

@@ -1,11 +1,13 @@
 """Rules about what is in an image, its size and its time: exactly at their borders and one step beyond."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from pipeline.policy import Allowed, Case, Policy, decide
+from pipeline.policy.contents import LISTED
 from pipeline.policy.model import Frozen, Size
 from pipeline.statements import Bom, Built, Database, Findings, Licence, Place, Scanned, Secret
 from tests import cases
@@ -74,6 +76,8 @@ def test_a_scan_that_is_not_required_is_shown_as_not_assessed() -> None:
         ({"severity": "CRITICAL", "published": NOW - timedelta(days=3)}, []),
         ({"severity": "CRITICAL", "published": NOW - timedelta(days=3) - SECOND}, ["vulnerabilities"]),
         ({"severity": "MEDIUM", "published": None}, []),
+        ({"severity": "UNKNOWN", "published": NOW - timedelta(days=14)}, []),
+        ({"severity": "UNKNOWN", "published": NOW - timedelta(days=14) - SECOND}, ["vulnerabilities"]),
         ({"fixed": "", "published": None, "severity": "CRITICAL"}, []),
     ],
     ids=str,
@@ -101,7 +105,48 @@ def test_one_vulnerability_in_two_places_is_one_reason() -> None:
     twice = [cases.weakness(published=None, place=Place(file=file)) for file in ("a", "b")]
     (reason,) = reasons(instead(cases.scanned(vulnerabilities=twice)))
     assert reason.finding == "CVE-2026-1"
-    assert reason.message == "CVE-2026-1 (HIGH) in openssl 3.0.1: fixed in 3.0.2; nobody knows since when"
+    assert reason.message == "CVE-2026-1 (HIGH) in openssl 3.0.1 (`a`, `b`): fixed in 3.0.2; nobody knows since when"
+
+
+def test_one_vulnerability_of_the_packages_of_one_source_is_one_reason() -> None:
+    names = ("libcrypto3", "libssl-dev", "libssl3", "openssl")
+    place = Place(file="var/lib/dpkg/status", image="os")
+    many = [cases.weakness(published=None, package=name, place=place) for name in names]
+    (reason,) = reasons(instead(cases.scanned(vulnerabilities=many)))
+    where = "in libcrypto3, libssl-dev, libssl3 and 1 more 3.0.1 (`var/lib/dpkg/status` of os)"
+    assert reason.message == f"CVE-2026-1 (HIGH) {where}: fixed in 3.0.2; nobody knows since when"
+
+
+def test_what_a_parent_brought_is_mended_in_the_parent() -> None:
+    of_parent = cases.weakness(published=None, place=Place(file="x", image="os"))
+    own = cases.weakness(published=None, place=Place(file="x", image="nlp"))
+    one, other = reasons(instead(cases.scanned(vulnerabilities=[of_parent, own])))
+    assert one.solution.startswith("`nox -s update -- os`, then `nox -s build test scan sign -- os nlp`; ")
+    assert other.solution.startswith("`nox -s update -- nlp`, then `nox -s build test scan sign -- nlp`; ")
+    assert one.solution.endswith("except `CVE-2026-1` in `policies/exceptions.yaml`")
+
+
+def test_the_worst_is_shown_first_once_and_with_what_its_distribution_says_of_it() -> None:
+    never = {"fixed": "", "status": "will_not_fix"}
+    minor = [cases.weakness(id=f"CVE-2005-{number}", fixed="", status="affected") for number in range(LISTED)]
+    worst = [cases.weakness(id="CVE-2026-9", severity="CRITICAL", package=name, **never) for name in ("libperl", "perl")]
+    low = [cases.weakness(id="CVE-2026-8", severity="LOW", package=name) for name in ("libperl", "perl")]
+    decision = decide(strict(), instead(cases.scanned(vulnerabilities=[*minor, *worst, *low])))
+    first, second = [note for note in decision.notes if note.startswith("vulnerabilities")]
+    assert first.startswith(
+        f"vulnerabilities: {LISTED + 1} without a fix: CVE-2026-9 (CRITICAL, will not fix) libperl, perl, CVE-2005-0 (HIGH)"
+    )
+    assert first.endswith("and 1 more")
+    assert second == "vulnerabilities: not judged: 1 LOW"
+
+
+def test_an_exception_may_name_a_vulnerability_by_another_of_its_names() -> None:
+    ghsa = "GHSA-xxxx-yyyy-zzzz"
+    found = instead(cases.scanned(vulnerabilities=[cases.weakness(published=None, aliases=[ghsa])]))
+    assert refused(replace(found, exceptions=cases.exception(id=ghsa))) == []
+    assert refused(replace(found, exceptions=cases.exception(id="GHSA-xxxx-yyyy-0000"))) == ["vulnerabilities"]
+    plain = instead(cases.scanned(vulnerabilities=[cases.weakness(published=None)]))
+    assert refused(replace(plain, exceptions=cases.exception(id=ghsa))) == ["vulnerabilities"]
 
 
 def test_a_system_without_advisories_refuses_or_is_shown() -> None:
@@ -129,6 +174,9 @@ def test_packages_without_advisories_are_shown_or_refuse() -> None:
         ("AGPL-3.0-only", "AGPL-3.0", "unknown", True),
         ("AGPL-3.0-only", "agpl-3.0+", "unknown", True),
         ("AGPL-3.0-only", "MIT AND (AGPL-3.0-only OR GPL-2.0-only)", "unknown", True),
+        ("AGPL-3.0", "AGPL-3+", "unknown", True),
+        ("AGPL-3.0", "AGPL-3.0-only WITH Autoconf-exception-3.0", "unknown", True),
+        ("GPL-3.0-only", "LGPL-3+", "unknown", False),
         ("GPL-3.0-only", "AGPL-3.0-only", "forbidden", False),
         ("GPL-3.0-only", "LGPL-3.0-only", "restricted", False),
         ("unknown", "something", "unknown", True),
@@ -140,6 +188,11 @@ def test_a_licence_is_refused_by_category_or_name(refuse: str, name: str, catego
     found = instead(cases.findings(licences=[Licence(name=name, category=category, package="p")]))
     asked = strict(licences=strict().licences.model_copy(update={"refused": (refuse,)}))
     assert refused(found, asked) == (["licences"] if bad else [])
+
+
+@pytest.mark.parametrize("name", ["AGPL-3+", "Apache-2.0 AND LicenseRef-Own AND AGPL-3.0-or-later", "AGPL-1.0-only WITH x"])
+def test_what_is_not_released_is_found_in_names_that_the_scanner_has_no_category_for(name: str) -> None:
+    assert refused(instead(cases.findings(licences=[Licence(name=name, category="unknown", package="p")]))) == ["licences"]
 
 
 def test_a_refused_licence_is_excepted_by_its_name() -> None:

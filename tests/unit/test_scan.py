@@ -154,6 +154,27 @@ def test_a_recorded_report_gives_each_vulnerability_with_its_place() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("told", "published", "aliases"),
+    [
+        ({}, None, ()),
+        ({"PublishedDate": "0001-01-01T00:00:00Z"}, None, ()),
+        ({"PublishedDate": "2026-01-02T03:04:05.123456789Z"}, NOW.replace(microsecond=123456), ()),
+        ({"VendorIDs": ["DSA-5343-1"]}, None, ()),
+        ({"VendorIDs": ["GHSA-xxxx-yyyy-zzzz", "CVE-2026-24049"]}, None, ("GHSA-xxxx-yyyy-zzzz",)),
+    ],
+    ids=str,
+)
+def test_what_nobody_knows_of_a_vulnerability_is_not_made_up_and_its_names_are_those_of_it_alone(
+    told: Mapping[str, Any], published: datetime | None, aliases: tuple[str, ...]
+) -> None:
+    bare = {"VulnerabilityID": "CVE-2026-24049", "PkgName": "wheel", "InstalledVersion": "0.45.1", "Severity": "UNKNOWN"}
+    whole = json.loads(recorded("image.json"))
+    whole["Results"] = [{"Target": "Python", "Class": "lang-pkgs", "Type": "python-pkg", "Vulnerabilities": [bare | dict(told)]}]
+    (one,) = found.vulnerabilities(reports.parse(json.dumps(whole).encode(), "`app`"), NOWHERE)
+    assert (one.published, one.aliases, one.severity, one.fixed) == (published, aliases, "UNKNOWN", "")
+
+
 def test_the_list_of_packages_alone_gives_the_same_vulnerabilities() -> None:
     report, listed = parsed("image.json"), boms.made(str(PINNED), recorded("bom.json"), parsed("image.json"))
     again = boms.restored(parsed("sbom.json"), listed)
@@ -470,6 +491,19 @@ def test_the_summary_counts_a_vulnerability_once_and_names_secrets_and_what_is_n
     assert "- app: critical secret of the kind github-pat in its configuration\n" in text
     assert "- app: listed, but nothing is known of them: vendor-blas 12.4, vendor-driver 1.0" in text
     assert "| CVE-2099-0001 | critical | shell 5.2 | 5.3 | `var/lib/dpkg/status` of os |" in text
+
+
+def test_the_packages_of_one_source_do_not_crowd_a_summary(tmp_path: Path) -> None:
+    (result,) = scan([SUBJECT], bench(tmp_path, Scanner()))
+    assert result.scanned is not None
+    first = result.scanned.vulnerabilities[0]
+    many = [first.model_copy(update={"package": f"perl-{number}"}) for number in range(5)]
+    never = first.model_copy(update={"id": "CVE-2099-0009", "fixed": "", "status": "fix_deferred"})
+    several = result.scanned.model_copy(update={"vulnerabilities": [*many, never]})
+    text = reporting.scans_markdown([replace(result, scanned=several)])
+    assert "| CVE-2099-0001 | critical | perl-0, perl-1, perl-2 and 2 more 5.2 | 5.3 |" in text
+    assert "| CVE-2099-0009 | critical | shell 5.2 | fix deferred |" in text
+    assert text.count("| CVE-2099-0001 |") == 1
 
 
 def test_the_end_of_a_system_is_in_the_summary(tmp_path: Path) -> None:
