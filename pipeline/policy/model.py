@@ -176,7 +176,7 @@ class Scan(Entry):
     """Of the scanner's database, when it was looked up."""
     end_of_life: Literal["refuse", "show"]
     grace: Mapping[Severity, Duration]
-    """How long a fix may exist; severities that are not named are shown only."""
+    """How long it may be known when there is a fix, since the scanner dates no fixes; severities not named are shown only."""
 
 
 class Licences(Entry):

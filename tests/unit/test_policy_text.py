@@ -46,11 +46,12 @@ def entry(**changes: str) -> str:
 def test_the_release_policy_as_it_ships() -> None:
     found = policy.parse(RELEASE.encode(), "policies/release.yaml")
     assert found.keys == ()
-    assert found.scan.grace == {"CRITICAL": timedelta(days=3), "HIGH": timedelta(days=14)}
+    assert found.scan.grace == {"CRITICAL": timedelta(days=3), "HIGH": timedelta(days=14), "UNKNOWN": timedelta(days=14)}
     assert found.lanes["gpu"].gpus == (("A100", "H100", "H200"),)
     assert found.size.growth == Decimal(10)
     assert (found.registry, found.checkout, found.build.clean) == ("any", "clean", True)
-    assert (found.licences.refused, found.secrets, found.bom, found.scan.required) == (("forbidden",), "refuse", "required", True)
+    assert found.licences.refused == ("forbidden", "AGPL-1.0", "AGPL-3.0")
+    assert (found.secrets, found.bom, found.scan.required) == ("refuse", "required", True)
 
 
 def test_the_local_policy_as_it_ships() -> None:
@@ -117,7 +118,7 @@ def test_all_faults_of_a_policy_at_once_with_their_lines() -> None:
         "age: 7 days": "age: 7",
         "database-age: 48 hours": "database-age: -1 days",
         "{ CRITICAL: 3 days,": "{ SEVERE: 3 days,",
-        "refused: [forbidden]": "refused: [agpl, forbiden, AGPL-3.0-only]",
+        "refused: [forbidden, AGPL-1.0, AGPL-3.0]": "refused: [agpl, forbiden, AGPL-3.0-only]",
         "growth: 10 %": "growth: 0.1",
         "freeze: []": "freeze: [{from: 2026-02-30, to: tomorrow, reason: x}]",
     }.items():
@@ -175,7 +176,7 @@ def test_times_are_in_days_hours_and_minutes() -> None:
 
 @pytest.mark.parametrize("text", ["AGPL 3.0", "-MIT", "agpl-3.0", "*"])
 def test_a_licence_that_nothing_is_under_is_not_refused_in_vain(text: str) -> None:
-    assert "is no SPDX name" in faults(RELEASE.replace("refused: [forbidden]", f"refused: ['{text}']"))[0]
+    assert "is no SPDX name" in faults(RELEASE.replace("refused: [forbidden, AGPL-1.0, AGPL-3.0]", f"refused: ['{text}']"))[0]
 
 
 def test_a_day_after_which_there_is_none_is_refused() -> None:
