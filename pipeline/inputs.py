@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
+from unicodedata import ucd_3_2_0
 
 from pipeline.catalog import Catalog, Image, Rootfs
 
@@ -73,8 +74,17 @@ def file_parts(files: Iterable[ContextFile]) -> Mapping[str, str]:
 
 
 def shown(path: str) -> str:
-    """`path` as printable text, one for each path: what is not printable, and `\\`, is escaped."""
-    return "".join(c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in path)
+    """`path` as printable text, one for each path: what is not printable, and `\\`, is escaped.
+
+    The text is a part of the input hash: what is printable may not depend on the Unicode that this Python knows, so of
+    characters beyond ASCII only those of Unicode 3.2 are taken as they are.
+    """
+    return "".join(c if _is_plain(c) else c.encode("unicode_escape").decode() for c in path)
+
+
+def _is_plain(character: str) -> bool:
+    old = character.isascii() or ucd_3_2_0.category(character) != "Cn"
+    return old and character.isprintable() and character != "\\"
 
 
 def _files(files: Iterable[ContextFile]) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,26 @@ def test_a_link_of_a_root_file_system_may_point_into_it_by_an_absolute_path(sett
     assert "rootfs/etc/localtime" in names(settings, "os")
 
 
+@pytest.mark.parametrize("path", ["main/rootfs/etc/localtime", "os/localtime"])
+def test_any_other_link_by_an_absolute_path_is_an_error_even_into_its_own_folder(settings: Settings, path: str) -> None:
+    link = settings.images / path
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(settings.images / path.partition("/")[0] / "image.yaml")
+    with pytest.raises(InputError, match=r"leads out of its image's folder"):
+        hashes(settings)
+
+
+def test_the_hash_of_a_folder_is_the_same_on_every_machine_and_in_every_version(settings: Settings) -> None:
+    """When this fails, every user builds every image again: raise `RECIPE` and say so, or leave the hash as it was."""
+    main = settings.images / "main"
+    (main / "a/b.txt").chmod(0o755)
+    (main / "link").symlink_to("a")
+    write(main / "ünï", "x")
+    write(settings.images / "os/rootfs/etc/run", "x").chmod(0o700)
+    found = hashes(settings)["child"]
+    assert found.value == "dc706b0951a4d40a265ae350243b8db54a237040b1cae997420ab20684651351", "it has the others in it"
+
+
 def test_what_is_no_file_is_an_error_unless_it_is_left_out(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(settings.images / "main")
     with socket.socket(socket.AF_UNIX) as server:
@@ -160,6 +180,14 @@ def test_what_is_no_file_is_an_error_unless_it_is_left_out(settings: Settings, m
         assert "socket" not in names(settings)
 
 
+@pytest.fixture
+def _narrow() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_narrow")
 def test_what_is_staged_is_what_was_hashed_with_plain_modes_and_the_catalogs_epoch(settings: Settings, tmp_path: Path) -> None:
     main = settings.images / "main"
     (main / "a/b.txt").chmod(0o700)
@@ -205,6 +233,8 @@ def test_a_lock_in_the_cache_counts_in_place_of_the_committed_one_on_loopback_on
     assert context.overlay(settings, catalog, catalog.images["os"]) == stand_in
     after = hashes(settings)["os"]
     assert differing(before, after) == {"file:packages.lock"}
+    plain = catalog.images["main"].model_copy(update={"name": "os"})
+    assert context.overlay(settings, catalog, plain) is None, "it has no packages"
     elsewhere = catalog.model_copy(update={"candidates": "harbor.example.com/ml"})
     assert context.overlay(settings, elsewhere, elsewhere.images["os"]) is None
     assert context.hashes(settings, elsewhere)["os"] == before

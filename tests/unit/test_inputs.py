@@ -1,12 +1,15 @@
 """The input hash covers everything that can change an image, and nothing else."""
 
+import hashlib
 from datetime import UTC, datetime
+from importlib import resources
 from typing import Any
 
 import pytest
 
-from pipeline.catalog import Catalog, Checks, Image, Rootfs, User
-from pipeline.inputs import ContextFile, InputHash, compute, shown
+from pipeline.catalog import Catalog, Checks, Image, Rootfs, Shared, User
+from pipeline.inputs import RECIPE, ContextFile, InputHash, compute, shown
+from pipeline.rootfs import DOCKERFILE
 
 ROOTFS = Rootfs(suite="bookworm", packages=("apt", "bash"), users=(User(name="user", uid=1000, home="/home/user"),))
 IMAGE = Image(
@@ -58,6 +61,8 @@ def test_the_value_is_the_same_on_every_machine_and_in_every_version() -> None:
         ({"image": {"rootfs": ROOTFS.model_copy(update={"suite": "trixie"})}}, {"rootfs:suite"}),
         ({"image": {"rootfs": ROOTFS.model_copy(update={"packages": ("apt",)})}}, {"rootfs:packages"}),
         ({"image": {"rootfs": ROOTFS.model_copy(update={"users": ()})}}, {"rootfs:users"}),
+        ({"image": {"rootfs": ROOTFS.model_copy(update={"directories": ("/srv",)})}}, {"rootfs:directories"}),
+        ({"image": {"rootfs": ROOTFS.model_copy(update={"workdir": "/srv"})}}, {"rootfs:workdir"}),
         ({"catalog": {"line": "2.7"}}, {"line"}),
         ({"catalog": {"platform": "linux/arm64"}}, {"platform"}),
         ({"catalog": {"epoch": datetime(2025, 1, 30, tzinfo=UTC)}}, {"epoch"}),
@@ -90,6 +95,36 @@ def test_what_cannot_change_an_image_does_not_change_its_hash(change: dict[str, 
     assert hashed(**change) == hashed()
 
 
+def test_the_order_of_directories_does_not_count() -> None:
+    one, other = (hashed(image={"rootfs": ROOTFS.model_copy(update={"directories": x})}) for x in (("/a", "/b"), ("/b", "/a")))
+    assert one == other
+
+
+IMAGE_FIELDS = {
+    True: {"name", "parent", "uses", "variant", "release", "claims", "revision", "rootfs", "packages"},
+    False: {"description", "checks", "size_limit", "runners", "python"},
+}
+SHARED_FIELDS = {
+    True: {"line", "platform", "epoch", "compression_level"},
+    False: {"repository", "candidates", "releases", "reference", "canary", "runners", "unassessed"},
+}
+
+
+def test_of_each_value_of_the_catalog_it_is_decided_whether_it_changes_images() -> None:
+    assert set(Image.model_fields) == IMAGE_FIELDS[True] | IMAGE_FIELDS[False]
+    assert set(Shared.model_fields) == SHARED_FIELDS[True] | SHARED_FIELDS[False]
+    assert set(Rootfs.model_fields) == {"suite", "packages", "users", "directories", "workdir"}, "all of them do"
+
+
+def test_a_root_file_system_is_made_in_another_way_only_under_another_recipe() -> None:
+    """Whoever changes the script or this Dockerfile raises `RECIPE`, or images of before stand for those of now."""
+    script = (resources.files("pipeline") / "data" / "second-stage.sh").read_bytes()
+    assert (RECIPE, hashlib.sha256(script + DOCKERFILE.encode()).hexdigest()) == (
+        1,
+        "6d4505a357dd3c06ba6375cb7985eb71e305472db065ffc68a9324fb508a534d",
+    )
+
+
 def test_parts_are_short_and_the_value_is_made_of_whole_digests() -> None:
     found = hashed()
     assert {len(part) for part in found.parts.values()} == {16}
@@ -99,7 +134,15 @@ def test_parts_are_short_and_the_value_is_made_of_whole_digests() -> None:
 
 @pytest.mark.parametrize(
     ("path", "text"),
-    [("a b/café.txt", "a b/café.txt"), ("a\nb", r"a\nb"), ("a\\nb", r"a\\nb"), ("\udcff", r"\udcff"), ("a\u202eb", r"a\u202eb")],
+    [
+        ("a b/café.txt", "a b/café.txt"),
+        ("a\nb", r"a\nb"),
+        ("a\\nb", r"a\\nb"),
+        ("\udcff", r"\udcff"),
+        ("a\u202eb", r"a\u202eb"),
+        ("日本", "日本"),
+        ("😀", r"\U0001f600"),
+    ],
 )
 def test_every_path_has_a_printable_name_of_its_own(path: str, text: str) -> None:
     assert shown(path) == text
