@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.dockerfile import External, external_images, links_only
+from pipeline.dockerfile import External, external_images, links_only, refuse_untold
 from pipeline.errors import DockerfileError, InputError
 from pipeline.expansion import expand
 from pipeline.instructions import parse
@@ -117,6 +117,26 @@ def test_stages_by_number_exist_before_the_line_or_are_a_fault() -> None:
     assert outside("FROM scratch\nFROM scratch\nCOPY --from=0 /x /") == []
     assert outside("FROM scratch\nCOPY --from=0 /x /") == [(2, "there is no stage `0` before this line")]
     assert outside("FROM scratch\nCOPY --from=b /x /\nFROM scratch AS b") == [(2, "there is no stage `b` before this line")]
+
+
+def test_a_mount_takes_no_stage_by_number_and_nothing_is_no_image() -> None:
+    assert outside("FROM scratch\nFROM scratch\nRUN --mount=from=0,target=/x true") == [(3, "docker.io/library/0:latest")]
+    assert outside("FROM scratch\nCOPY --from=Scratch /x /\nRUN --mount=from=scratch,target=/x true") == []
+
+
+def test_variables_of_the_platform_have_their_values_before_the_first_from() -> None:
+    found = external_images("FROM x:$TARGETARCH-$BUILDOS-$OTHER", (), {"TARGETARCH": "a", "BUILDOS": "b", "OTHER": "c"})
+    assert [x.fault for x in found] == ["`OTHER` has no value before the first `FROM`"]
+    found = external_images(
+        "ARG OTHER\nFROM x:$TARGETARCH-$BUILDOS-$OTHER", (), {"TARGETARCH": "a", "BUILDOS": "b", "OTHER": "c"}
+    )
+    assert [x.text for x in found] == ["x:a-b-c"]
+
+
+@pytest.mark.parametrize("text", ["#!/x\n// syntax=evil\nFROM scratch", '{"syntax": "evil"}', "# syntax=$X\nFROM scratch"])
+def test_no_way_to_name_a_frontend_goes_round_the_refusal(text: str) -> None:
+    with pytest.raises(DockerfileError):
+        refuse_untold(text)
 
 
 def test_from_of_copy_takes_no_variables() -> None:
