@@ -14,6 +14,7 @@ from pathlib import Path
 from pipeline.errors import PipelineError, RegistryRefused, Temporary, ToolFailed
 from pipeline.oci import Pinned
 from pipeline.scan.bench import Bench
+from pipeline.scan.java import empty_index
 from pipeline.story import Task
 
 SECONDS = 3600
@@ -52,11 +53,13 @@ class Trivy:
         self.cache, self._here, self._temporary = (folder / name for name in ("cache", "here", "tmp"))
         for each in (self.cache, self._here, self._temporary):
             each.mkdir()
+        empty_index(self.cache)
 
     def download(self, cache: Path, mirror: str | None, task: Task) -> None:
         """Bring the newest database into `cache`, from `mirror` or from where Trivy's makers publish it."""
         source = ("--db-repository", mirror) if mirror else ()
-        self._call("image", "--cache-dir", cache, "--download-db-only", *source, *_QUIET, on_line=task.note)
+        words = ("--cache-dir", cache, "--download-db-only", "--timeout", f"{SECONDS}s")
+        self._call("image", *words, *source, *_QUIET, seconds=SECONDS + 60, on_line=task.note)
 
     def version(self) -> bytes:
         """What it says of itself and of its database, as JSON."""

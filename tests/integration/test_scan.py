@@ -1,5 +1,6 @@
 """Scans by the real Trivy: exactly what was planted is found, and what looked at nothing is never clean."""
 
+import io
 import json
 import os
 import secrets
@@ -7,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -66,6 +68,14 @@ def debian(*packages: str, version: str = "12") -> dict[str, bytes]:
 def wheel(name: str, version: str, licence: str = "MIT") -> dict[str, bytes]:
     text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nLicense: {licence}\n"
     return {f"{SITE}/{name.replace('-', '_')}-{version}.dist-info/METADATA": text.encode()}
+
+
+def jar(files: Mapping[str, bytes]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return content.getvalue()
 
 
 DEBIAN = debian("shell 5.2 Debian <shell@lists.debian.org>")
@@ -214,6 +224,21 @@ def test_packages_that_no_advisory_is_about_are_listed_as_such(bench: Bench, reg
     assert result.scanned.unassessed == ("vendor-blas 12.4", "vendor-driver 1.0")
     assert result.scanned.packages == 1
     assert {one.id for one in result.scanned.vulnerabilities} == {FIXED.id, UNFIXED.id}
+
+
+def test_java_archives_keep_no_image_from_being_scanned_and_are_listed_as_not_assessed(
+    bench: Bench, registry: FakeRegistry
+) -> None:
+    archives = {
+        "opt/named.jar": jar({"META-INF/maven/a/b/pom.properties": b"groupId=org.example\nartifactId=named\nversion=1.0\n"}),
+        "opt/nameless.jar": jar({"META-INF/MANIFEST.MF": b"Manifest-Version: 1.0\n"}),
+        "opt/broken.jar": b"PK",
+    }
+    result = only(scan([image(registry, DEBIAN | archives)], bench))
+    assert result.scanned is not None
+    assert result.bom is not None
+    assert result.scanned.unassessed == ("org.example:named 1.0",)
+    assert "named" in result.bom.components
 
 
 def test_a_system_after_its_end_is_told_though_nothing_is_found_in_it(bench: Bench, registry: FakeRegistry) -> None:
