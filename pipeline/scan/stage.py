@@ -1,8 +1,8 @@
 """The stage: look at each image once, prove that something was looked at, and keep what was found before anybody judges it."""
 
 import json
+import secrets
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -149,16 +149,17 @@ def _log(subject: Subject, bench: Bench) -> Path:
 
 @contextmanager
 def _room(bench: Bench) -> Iterator[Path]:
-    """An empty folder on the cache's disk; what killed runs left of theirs goes first."""
+    """An empty folder on the cache's disk, locked before it is there; what killed runs left of theirs goes first."""
     rooms = bench.settings.cache / "scanning"
     rooms.mkdir(parents=True, exist_ok=True)
     for left in rooms.glob("*.lock"):
         with suppress(Timeout), FileLock(left).acquire(timeout=0):
             shutil.rmtree(left.with_suffix(""), ignore_errors=True)
             left.unlink(missing_ok=True)
-    room = Path(tempfile.mkdtemp(dir=rooms))
+    room = rooms / secrets.token_hex(8)
     lock = room.with_name(f"{room.name}.lock")
     with FileLock(lock):
+        room.mkdir()
         try:
             yield room
         finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from filelock import FileLock
 
 from pipeline import report as reporting
 from pipeline.command import Completed
@@ -375,11 +376,31 @@ def test_a_scan_is_by_digest_from_the_registry_offline_and_without_the_users_env
     assert len([call for call, _ in run.calls if "--download-db-only" in call]) == 1
 
 
+def test_a_database_has_longer_to_come_than_the_scanner_would_wait_by_itself(tmp_path: Path) -> None:
+    run = Scanner()
+    scan([SUBJECT], bench(tmp_path, run))
+    words, options = run.call("--download-db-only")
+    assert ("--timeout", f"{trivy.SECONDS}s") in set(pairwise(words))
+    assert options["timeout"] > trivy.SECONDS
+
+
 def test_one_database_is_brought_for_all_images_of_a_run(tmp_path: Path) -> None:
     run = Scanner()
     scan([SUBJECT, replace(SUBJECT, lineage=[])], bench(tmp_path, run))
     assert len([call for call, _ in run.calls if "--download-db-only" in call]) == 1
     assert len([call for call, _ in run.calls if "--image-src" in call]) == 2
+
+
+def test_a_run_that_begins_while_another_clears_away_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def made_but_not_yet_held(path: Path) -> object:
+        path.touch()
+        monkeypatch.undo()
+        assert exit_code(scan([SUBJECT], bench(tmp_path, Scanner()))) == 0
+        return FileLock(path)
+
+    monkeypatch.setattr("pipeline.scan.stage.FileLock", made_but_not_yet_held)
+    assert exit_code(scan([SUBJECT], bench(tmp_path, Scanner()))) == 0
+    assert list((tmp_path / "cache" / "scanning").iterdir()) == []
 
 
 def test_without_a_database_vulnerabilities_are_not_looked_for_and_not_stated(tmp_path: Path) -> None:
