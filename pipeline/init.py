@@ -12,7 +12,7 @@ from pathlib import Path
 from pipeline.context import writing
 from pipeline.errors import InputError
 
-RENAMED = {"noxfile.txt": "noxfile.py", "gitignore.txt": ".gitignore"}
+RENAMED = {"noxfile.txt": "noxfile.py", "gitignore.txt": ".gitignore", "gitattributes.txt": ".gitattributes"}
 """Files that would do here what they are to do there."""
 UNNAMED = "images"
 """The repository's name where the folder's gives none."""

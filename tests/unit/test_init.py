@@ -16,6 +16,7 @@ NOW = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)
 OWN = Path(__file__).parents[2]
 FILES = [
     ".gitignore",
+    "images/.gitattributes",
     "images/.template/Dockerfile",
     "images/.template/checks/service_starts.py",
     "images/catalog.yaml",
@@ -37,6 +38,12 @@ def test_a_family_is_a_catalog_at_once(tmp_path: Path) -> None:
     assert catalog.images["os"].release
     assert (root / "noxfile.py").read_text().count("\n") == 5
     assert "@" not in (root / "images/catalog.yaml").read_text()
+
+
+def test_git_leaves_the_bytes_that_input_hashes_are_made_of(tmp_path: Path) -> None:
+    init(tmp_path, NOW)
+    for attributes in (tmp_path / "images/.gitattributes", OWN / ".gitattributes"):
+        assert attributes.read_text().endswith("\n* -text\n")
 
 
 def test_a_familys_policies_are_those_of_the_project() -> None:
