@@ -36,6 +36,8 @@ class Advisory:
     vulnerable: str = ""
     """Of an index: which versions, as `< 2.7.1`."""
     severity: str = "HIGH"
+    """Empty where nobody tells anything of it, as of a CVE that was rejected."""
+    vendor_ids: Sequence[str] = ()
 
 
 def database(advisories: Sequence[Advisory]) -> bytes:
@@ -43,9 +45,10 @@ def database(advisories: Sequence[Advisory]) -> bytes:
     tree: dict[str, Any] = {"vulnerability": {}, "data-source": {}}
     for one in advisories:
         tree.setdefault(one.source, {}).setdefault(one.package, {})[one.id] = _json(_advisory(one))
-        tree["vulnerability"][one.id] = _json(
-            {"Title": one.id, "Severity": one.severity, "PublishedDate": "2025-01-02T03:04:05Z"}
-        )
+        if one.severity:
+            tree["vulnerability"][one.id] = _json(
+                {"Title": one.id, "Severity": one.severity, "PublishedDate": "2025-01-02T03:04:05Z"}
+            )
         tree["data-source"][one.source] = _json(
             {"ID": one.source.partition(" ")[0], "Name": one.source, "URL": "https://example.com"}
         )
@@ -83,9 +86,10 @@ def bolt(tree: Tree) -> bytes:
 
 
 def _advisory(one: Advisory) -> Mapping[str, Any]:
+    named = {"VendorIDs": list(one.vendor_ids)} if one.vendor_ids else {}
     if one.source.startswith("pip::"):
-        return {"VulnerableVersions": [one.vulnerable]} | ({"PatchedVersions": [one.fixed]} if one.fixed else {})
-    return {"FixedVersion": one.fixed} if one.fixed else {}
+        return named | {"VulnerableVersions": [one.vulnerable]} | ({"PatchedVersions": [one.fixed]} if one.fixed else {})
+    return named | ({"FixedVersion": one.fixed} if one.fixed else {})
 
 
 def _bucket(tree: Tree, pages: list[bytes]) -> int:

@@ -226,6 +226,28 @@ def test_packages_that_no_advisory_is_about_are_listed_as_such(bench: Bench, reg
     assert {one.id for one in result.scanned.vulnerabilities} == {FIXED.id, UNFIXED.id}
 
 
+def test_what_real_databases_tell_is_read_and_a_rescan_reads_the_same(bench: Bench, registry: FakeRegistry) -> None:
+    rejected = Advisory(source="debian 12", package="shell", id="CVE-2099-0011", fixed="5.3", severity="")
+    bulletin = Advisory(source="debian 12", package="shell", id="CVE-2099-0012", fixed="1:5.3", vendor_ids=["DSA-1-1"])
+    ghsa = Advisory(source=PIP, package="lib-a", id="CVE-2099-0013", vulnerable="< 2.0", vendor_ids=["GHSA-xxxx-yyyy-zzzz"])
+    renew(bench, rejected, bulletin, ghsa)
+    vendored = {name.replace(SITE, f"{SITE}/other/_vendor"): text for name, text in wheel("lib-a", "1.5").items()}
+    both = debian("shell 5.2 Debian <s@x>", "shell-common 5.2 Debian <s@x>") | wheel("lib-a", "1.5") | vendored
+    subject = image(registry, both)
+    first = only(scan([subject], bench))
+    assert first.scanned is not None
+    assert first.bom is not None
+    assert {(one.id, one.severity, tuple(one.aliases), one.published is None) for one in first.scanned.vulnerabilities} == {
+        ("CVE-2099-0011", "UNKNOWN", (), True),
+        ("CVE-2099-0012", "HIGH", (), False),
+        ("CVE-2099-0013", "HIGH", ("GHSA-xxxx-yyyy-zzzz",), False),
+    }
+    assert len({one.place.file for one in first.scanned.vulnerabilities if one.package == "lib-a"}) == 2
+    again = rescan(subject, first.bom, bench).scanned
+    assert again is not None
+    assert again.vulnerabilities == first.scanned.vulnerabilities
+
+
 def test_java_archives_keep_no_image_from_being_scanned_and_are_listed_as_not_assessed(
     bench: Bench, registry: FakeRegistry
 ) -> None:
@@ -239,6 +261,9 @@ def test_java_archives_keep_no_image_from_being_scanned_and_are_listed_as_not_as
     assert result.bom is not None
     assert result.scanned.unassessed == ("org.example:named 1.0",)
     assert "named" in result.bom.components
+    again = rescan(result.subject, result.bom, bench).scanned
+    assert again is not None
+    assert (again.unassessed, again.packages) == (result.scanned.unassessed, result.scanned.packages)
 
 
 def test_a_system_after_its_end_is_told_though_nothing_is_found_in_it(bench: Bench, registry: FakeRegistry) -> None:
