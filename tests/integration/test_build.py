@@ -4,6 +4,7 @@ import json
 import secrets
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,13 @@ from pipeline.build import BuildResult, Workshop, build, definition
 from pipeline.command import Runner
 from pipeline.debian import Mirror
 from pipeline.errors import Interrupted
-from pipeline.oci import Config, Manifest, Pinned, Repository
+from pipeline.oci import Config, Digest, Manifest, Pinned, Repository
 from pipeline.registry import Registry
 from pipeline.settings import Settings
 from pipeline.story import Silent
 from pipeline.surroundings import Surroundings
 from pipeline.survey import Survey, survey
+from tests.archive import Archive, served
 from tests.faults import Faulty, faulty
 from tests.integration.conftest import Stack
 
@@ -34,6 +36,7 @@ class Family:
 
     def __init__(self, root: Path, stack: Stack, candidates: str = "") -> None:
         self.stack, self.settings = stack, Settings(root=root, cache=root / "cache")
+        self.around, self.environment = Surroundings(), dict[str, str]()
         self.write(
             "catalog.yaml",
             f"line: '1.0'\nrepository: family\ncandidates: {candidates or stack.candidates}/{secrets.token_hex(4)}\n"
@@ -58,10 +61,10 @@ class Family:
         shop = Workshop(
             settings=self.settings,
             registry=Registry(),
-            run=run or Runner(self.stack.environment),
+            run=run or Runner({**self.stack.environment, **self.environment}),
             story=Silent(),
             builder=self.stack.builder,
-            around=Surroundings(),
+            around=self.around,
             mirror=Mirror(),
             now=lambda: datetime.now(UTC),
             run_id="integration",
@@ -178,6 +181,33 @@ def test_a_base_by_tag_is_refused_by_what_buildkit_resolved(family: Family) -> N
     reason = family.build()["loose"].reason
     assert "which is not pinned" in reason
     assert str(results["os"].pinned.digest) in reason  # type: ignore[union-attr]
+
+
+def test_a_download_is_refused_by_what_buildkit_fetched_until_the_dockerfile_holds_its_digest(family: Family) -> None:
+    with served(Archive()) as web:
+        web.files["tool"] = b"a tool"
+        added = f"{web.root}/tool /\n"
+        family.image("loose", "release: false\n", f"FROM scratch\nADD {added}")
+        result = family.build()["loose"]
+        wanted = f"--checksum={Digest.of(b'a tool')}"
+        assert result.state == "failed"
+        assert f"`{web.root}/tool`, which is not pinned: write `ADD {wanted}`" in result.reason
+        family.image("loose", "release: false\n", f"FROM scratch\nADD {wanted} {added}")
+        assert family.build()["loose"].state == "built"
+
+
+def test_neither_proxies_nor_the_commit_of_a_work_tree_reach_an_image(family: Family) -> None:
+    family.around = Surroundings(proxies={"HTTP_PROXY": "http://me:secret@proxy.example.com:3128"})
+    family.environment = {"BUILDX_GIT_LABELS": "full"}
+    git = ("git", "-C", family.settings.root, "-c", "user.name=x", "-c", "user.email=x@example.com")
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
+        subprocess.run([*git, *words], check=True)
+    results = family.build()
+    assert {result.state for result in results.values()} == {"built"}
+    for result in results.values():
+        _, config = image(result.pinned)
+        assert "org.opencontainers.image.revision" not in config.labels
+        assert "secret" not in str(config)
 
 
 def test_two_runs_at_once_give_one_candidate(family: Family) -> None:
