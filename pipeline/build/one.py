@@ -95,12 +95,18 @@ def _bake_and_prove(job: Job, wanted: Target, folder: Path, task: Task, log: str
         _read(job, parent.digest) if parent else None,
         baked.materials,
         {pinned.digest for pinned in job.references.values()},
-        dockerfile_text(wanted.context),
+        _dockerfiles(job, wanted.context),
     )
     if broken:
         raise ToolFailed(f"`{wanted.name}` was built, but is not what was asked for: {'; '.join(broken)}")
     _within_limit(job, image)
     return baked, image
+
+
+def _dockerfiles(job: Job, at: Path) -> str:
+    """What the image's Dockerfile says, and those of the images that it needs: their `ONBUILD` runs in its build."""
+    needed = (job.shop.settings.images / need for need in job.image.needs)
+    return "\n".join(dockerfile_text(folder) for folder in (at, *needed) if (folder / "Dockerfile").is_file())
 
 
 def _within_limit(job: Job, image: promises.Image) -> None:

@@ -296,6 +296,16 @@ def test_a_git_repository_is_refused_unless_the_dockerfile_holds_its_commit(fami
     assert family.build("os")["os"].state == "built"
 
 
+def test_what_a_parent_adds_in_its_children_may_be_pinned_by_the_parent(family: Family) -> None:
+    digest = "a" * 64
+    family.buildx.materials = {"app": material("https://example.com/x", digest)}
+    assert "not pinned" in family.build("app")["app"].reason
+    family.write(
+        "os/Dockerfile", f"FROM scratch\nCOPY --link x /\nONBUILD ADD --checksum=sha256:{digest} https://example.com/x /\n"
+    )
+    assert family.build("app")["app"].state == "built"
+
+
 def test_an_image_over_its_size_limit_fails_as_a_check_does(family: Family) -> None:
     family.image("app", "parent: os\nsize-limit: 1 kB\n", LINKS)
     family.buildx.layers = {"app": [bytes(2000)]}
