@@ -1,8 +1,10 @@
 """What is hashed is what is on disk, and what a build is sent."""
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -228,6 +230,7 @@ def test_a_change_of_checks_between_hash_and_build_does_no_harm(settings: Settin
 def test_a_lock_in_the_cache_counts_in_place_of_the_committed_one_on_loopback_only(settings: Settings, tmp_path: Path) -> None:
     before = hashes(settings)["os"]
     committed = settings.images / "os/packages.lock"
+    assert context.overlay(settings, context.load(settings), context.load(settings).images["os"]) is None
     stand_in = write(settings.cache / "overlays" / overlay_name("os", committed.read_bytes()), "another lock\n")
     catalog = context.load(settings)
     assert context.overlay(settings, catalog, catalog.images["os"]) == stand_in
@@ -254,9 +257,17 @@ def test_the_lock_of_packages_counts_whatever_the_patterns_say(settings: Setting
     assert names(settings, "os") == ["packages.lock"]
 
 
+def test_an_image_whose_lock_is_not_written_yet_has_no_stand_in(settings: Settings) -> None:
+    (settings.images / "os/packages.lock").unlink()
+    catalog = context.load(settings, with_locks=False)
+    assert context.overlay(settings, catalog, catalog.images["os"]) is None
+
+
 def test_packages_below_are_those_of_the_locks_that_builds_use(settings: Settings) -> None:
     os_lock, main_lock = settings.images / "os/packages.lock", settings.images / "main/packages.lock"
     write(os_lock, format_packages(PackagesLock(packages_digest("bookworm", ["apt"]), "bookworm", (package("apt", "1"),))))
+    plain = context.load(settings)
+    assert context.packages_below(settings, plain, plain.images["child"]) == {"apt": "1"}
     write(settings.images / "main/image.yaml", "description: Main\nparent: os\npackages: [git]\n")
     digest = packages_digest("bookworm", ["git"], {"apt": "1"})
     write(main_lock, format_packages(PackagesLock(digest, "bookworm", (package("git", "2"),))))
@@ -269,6 +280,69 @@ def test_packages_below_are_those_of_the_locks_that_builds_use(settings: Setting
     write(settings.cache / "overlays" / overlay_name("main", main_lock.read_bytes()), stand_in)
     assert context.packages_below(settings, catalog, catalog.images["child"]) == {"apt": "1", "git": "3"}
     assert differing(before["main"], hashes(settings)["main"]) == {"file:packages.lock"}
+
+
+def test_the_repositories_that_the_user_chose_take_the_place_of_the_catalogs(settings: Settings) -> None:
+    catalog = context.load(replace(settings, candidates="a.example.com/c", releases="b.example.com/r"))
+    assert (catalog.candidates, catalog.releases) == ("a.example.com/c", "b.example.com/r")
+    with pytest.raises(InputError, match=r"^`--candidates` or `PIPELINE_CANDIDATES` names no registry and project: "):
+        context.load(replace(settings, candidates="No Registry"))
+    with pytest.raises(InputError, match=r"^`--releases` or `PIPELINE_RELEASES` names"):
+        context.load(replace(settings, releases=""))
+
+
+def test_a_folder_without_a_catalog_is_none(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no `.*/images/catalog.yaml`"):
+        context.load(Settings(root=tmp_path, cache=tmp_path))
+
+
+def test_hidden_folders_and_files_beside_the_catalog_are_no_images(settings: Settings) -> None:
+    for name in (".template", "__pycache__"):
+        (settings.images / name).mkdir()
+    write(settings.images / "README.md", "")
+    assert list(context.read_folders(settings)[1]) == ["child", "main", "os"]
+
+
+def test_of_a_folder_all_paths_are_told_and_the_texts_of_locks_and_their_sources(settings: Settings) -> None:
+    main = settings.images / "main"
+    (main / "requirements/more").mkdir(parents=True)
+    for path in ("b.lock", "requirements/1.lock", "requirements/1.in", "requirements/notes", "requirements/more/2.lock"):
+        (main / path).write_bytes(b"\xff")
+    os.mkfifo(main / "requirements/pipe")
+    folder = context.read_folders(settings)[1]["main"]
+    assert folder.locks == {"requirements/1.lock": "\ufffd"}
+    assert folder.inputs == {"requirements/1.in": b"\xff"}
+    assert folder.paths == tuple(sorted(folder.paths))
+    assert "requirements/pipe" not in folder.paths
+    assert list(context.read_folders(settings)[1]["os"].locks) == ["packages.lock"]
+
+
+def test_patterns_that_are_no_text_count_as_far_as_they_are(settings: Settings) -> None:
+    (settings.images / "main/.dockerignore").write_bytes(b"# caf\xe9\na\n")
+    assert names(settings) == ["Dockerfile"]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [(errno.ENOSPC, Temporary), (errno.EDQUOT, Temporary), (errno.EROFS, InputError), (errno.EACCES, InputError)],
+)
+def test_what_cannot_be_written_is_told_by_name_and_passes_only_where_a_disk_is_full(
+    tmp_path: Path, number: int, kind: type[Exception]
+) -> None:
+    for name, told in ((None, str(tmp_path)), ("/some/file", "/some/file")):
+        with pytest.raises(kind, match=rf"^`{told}` cannot be copied or written: "), context.writing(tmp_path):
+            raise OSError(number, os.strerror(number), name)
+
+
+def test_texts_are_those_of_files_alone(settings: Settings) -> None:
+    main = settings.images / "main"
+    (main / "link").symlink_to("Dockerfile")
+    assert sorted(context.texts(main)) == ["Dockerfile", "a/b.txt", "checks/test_imports.py", "image.yaml"]
+
+
+def test_what_cannot_be_read_is_named(settings: Settings) -> None:
+    with pytest.raises(InputError, match=r"^`.*/nowhere` cannot be read: No such file"):
+        context.texts(settings.images / "nowhere")
 
 
 def package(name: str, version: str) -> Package:
