@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pipeline import names
 from pipeline.errors import RegistryRefused, Temporary, ToolFailed
 from pipeline.scan.bench import Bench
+from pipeline.scan.buckets import roots
 from pipeline.scan.trivy import Trivy
 from pipeline.statements import Database
 from pipeline.toolchain import require_space
@@ -79,7 +80,8 @@ def bring(trivy: Trivy, bench: Bench) -> Brought | Absent:
 def require(brought: Brought, keys: Iterable[str], what: str) -> None:
     """Raise `ToolFailed` when the database knows nothing of a system or a language that `what` is made of."""
     with brought.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        absent = [key for key in keys if content.find(key.encode()) < 0]
+        known = roots(content)
+    absent = [key for key in keys if not any(name.startswith(key) for name in known)]
     if absent:
         listed = ", ".join(f"`{key}`" for key in absent)
         raise ToolFailed(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -19,16 +20,25 @@ from pipeline.oci import Config, Descriptor, Digest, Manifest, Pinned, Repositor
 from pipeline.scan import LEAST_DATABASE, Bench, Result, Subject, exit_code, found, rescan, scan, trivy
 from pipeline.scan import bom as boms
 from pipeline.scan import report as reports
+from pipeline.scan.buckets import roots
 from pipeline.scan.found import Places
 from pipeline.scan.layers import Layers, passed_over
 from pipeline.settings import Settings
 from pipeline.statements import Bom, Findings, Licence, Place, Secret, bom_statement, read
 from pipeline.story import Silent, SilentTask
 from pipeline.surroundings import Surroundings
+from tests.vulnerabilities import BRANCH, PAGE, PIP, Advisory, database
 
 DATA = Path(__file__).parents[1] / "data" / "trivy"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 NOWHERE = Places({})
+
+
+def known(*sources: str, package: str = "p") -> bytes:
+    return database([Advisory(source=source, package=package, id="CVE-2099-0001") for source in sources])
+
+
+KNOWN = known("debian 12", PIP)
 
 
 def recorded(name: str) -> bytes:
@@ -77,7 +87,7 @@ class Images:
 class Scanner:
     """A `Run` that is Trivy as recorded; `code` is how scans of images end."""
 
-    def __init__(self, *, report: bytes = recorded("image.json"), database: bytes = b"debian 12 pip::", code: int = 0) -> None:
+    def __init__(self, *, report: bytes = recorded("image.json"), database: bytes = KNOWN, code: int = 0) -> None:
         self.report, self.database, self.code = report, database, code
         self.calls: list[tuple[Sequence[str], Mapping[str, Any]]] = []
 
@@ -416,11 +426,25 @@ def test_without_a_database_vulnerabilities_are_not_looked_for_and_not_stated(tm
     assert "| app |  |  | not assessed | not assessed |" in reporting.scans_markdown(results)
 
 
+def test_the_index_of_a_database_may_have_pages_above_pages_and_no_end_of_them_is_refused() -> None:
+    last, (root,) = len(KNOWN) // PAGE, struct.unpack_from("<Q", KNOWN, 32)
+    for below in (root, last):
+        branch = struct.pack("<QHHIIIQ", last, BRANCH, 1, 0, 0, 0, below).ljust(PAGE, b"\0")
+        content = bytearray(KNOWN + branch)
+        for meta in (0, PAGE):
+            struct.pack_into("<Q", content, meta + 32, last)
+        if below == root:
+            assert roots(bytes(content)) == roots(KNOWN) == {"debian 12", PIP, "vulnerability", "data-source"}
+        else:
+            with pytest.raises(ToolFailed, match="is none of its index"):
+                roots(bytes(content))
+
+
 def test_a_database_that_is_too_small_stops_everything(tmp_path: Path) -> None:
     here = bench(tmp_path, Scanner())
     here = replace(here, settings=replace(here.settings, least_database=None))
     assert here.least_database == LEAST_DATABASE
-    with pytest.raises(ToolFailed, match="has 15 bytes, a real one has more than 100000000"):
+    with pytest.raises(ToolFailed, match=f"has {len(KNOWN)} bytes, a real one has more than 100000000"):
         scan([SUBJECT], here)
     assert files(tmp_path / ".pipeline") == []
 
@@ -428,8 +452,12 @@ def test_a_database_that_is_too_small_stops_everything(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("run", "says"),
     [
-        (Scanner(database=b"debian 11 pip::"), "knows nothing of `debian 12`"),
-        (Scanner(database=b"debian 12"), "knows nothing of `pip::`"),
+        (Scanner(database=known("debian 11", PIP)), "knows nothing of `debian 12`"),
+        (Scanner(database=known("debian 11", PIP, package="debian 12")), "knows nothing of `debian 12`"),
+        (Scanner(database=known("debian 12")), "knows nothing of `pip::`"),
+        (Scanner(database=known("debian 12", f"of {PIP}")), "knows nothing of `pip::`"),
+        (Scanner(database=b"debian 12 pip::"), "cannot be read: it does not begin as one"),
+        (Scanner(database=KNOWN[:4096] + bytes(len(KNOWN) - 4096)), "is none of its index"),
         (Scanner(report=recorded("no-system.json")), "is about the image"),
         (Scanner(report=recorded("torch.json")), "is about the image"),
         (Scanner(report=recorded("image.json")[:-9]), "cannot be read"),
