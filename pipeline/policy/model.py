@@ -233,7 +233,7 @@ class Waiver(Entry):
     rule: Annotated[str, AfterValidator(_waivable)]
     image: ImageName
     id: Annotated[Sentence, AfterValidator(_exact)] = ""
-    """The CVE, licence, file or package; empty for rules that have no single findings."""
+    """The CVE or its GHSA, licence, file or package; empty for rules that have no single findings."""
     owner: Sentence
     reason: Sentence
     expires: Day

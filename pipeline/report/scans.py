@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 COLUMNS = ("image", "packages", "not assessed", *(each.lower() for each in SEVERITIES), "secrets", "licences")
 SHOWN = 25
-"""Vulnerabilities of an image that a summary lists; the statement has all."""
+"""Vulnerabilities, and packages without advisories, of an image that a summary lists; the statement has all."""
 NAMED = 3
 """Packages of one vulnerability that are named; the others are counted."""
 
@@ -100,7 +100,7 @@ def _known(name: str, scanned: Scanned) -> Iterator[str]:
     if scanned.end_of_life:
         yield f"{name}: {scanned.system} has reached its end of life: nobody publishes advisories for it any more"
     if scanned.unassessed:
-        yield f"{name}: listed, but nothing is known of them: {', '.join(scanned.unassessed)}"
+        yield f"{name}: listed, but nothing is known of them: {_few(scanned.unassessed, SHOWN)}"
 
 
 def _listed(scanned: Scanned) -> Iterator[str]:
@@ -121,9 +121,12 @@ def _listed(scanned: Scanned) -> Iterator[str]:
 def _weakness(group: Sequence[Vulnerability]) -> Sequence[str]:
     """One row for all packages of one source."""
     one, names = group[0], list(dict.fromkeys(each.package for each in group))
-    packages = ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
     fix = one.fixed or ("-" if one.status in ("", "unknown", "affected") else one.status.replace("_", " "))
-    return (one.id, one.severity.lower(), f"{packages} {one.installed}", fix, _where(one.place))
+    return (one.id, one.severity.lower(), f"{_few(names, NAMED)} {one.installed}", fix, _where(one.place))
+
+
+def _few(names: Sequence[str], shown: int) -> str:
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
 
 
 def _where(place: Place) -> str:

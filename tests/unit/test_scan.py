@@ -548,11 +548,13 @@ def test_the_packages_of_one_source_do_not_crowd_a_summary(tmp_path: Path) -> No
     first = result.scanned.vulnerabilities[0]
     many = [first.model_copy(update={"package": f"perl-{number}"}) for number in range(5)]
     never = first.model_copy(update={"id": "CVE-2099-0009", "fixed": "", "status": "fix_deferred"})
-    several = result.scanned.model_copy(update={"vulnerabilities": [*many, never]})
+    dark = [f"conda-{number:02} 1" for number in range(26)]
+    several = result.scanned.model_copy(update={"vulnerabilities": [*many, never], "unassessed": dark})
     text = reporting.scans_markdown([replace(result, scanned=several)])
     assert "| CVE-2099-0001 | critical | perl-0, perl-1, perl-2 and 2 more 5.2 | 5.3 |" in text
     assert "| CVE-2099-0009 | critical | shell 5.2 | fix deferred |" in text
     assert text.count("| CVE-2099-0001 |") == 1
+    assert "conda-24 1 and 1 more\n" in text
 
 
 def test_the_end_of_a_system_is_in_the_summary(tmp_path: Path) -> None:
