@@ -220,6 +220,31 @@ def test_links_and_metadata_alone_are_links_only(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "keyword",
+    ["ARG", "CMD", "ENTRYPOINT", "ENV", "EXPOSE", "HEALTHCHECK", "LABEL", "MAINTAINER", "SHELL", "STOPSIGNAL", "USER", "VOLUME"],
+)
+def test_every_instruction_without_a_layer_is_metadata(keyword: str) -> None:
+    assert links_only(f"FROM base\n{keyword} a=b")
+
+
+@pytest.mark.parametrize("keyword", ["ADD", "CMD", "COPY", "ENTRYPOINT", "RUN", "SHELL", "VOLUME"])
+def test_arrays_are_read_where_buildkit_reads_them(keyword: str) -> None:
+    (one,) = parse(f'FROM a\n{keyword} ["a b", "c"]').instructions
+    assert (one.json, one.words) == (True, ("a b", "c"))
+
+
+def test_what_only_python_takes_for_json_is_no_array() -> None:
+    (one,) = parse("FROM a\nRUN [NaN]").instructions
+    assert (one.json, one.words) == (False, ("[NaN]",))
+
+
+def test_names_and_values_are_read_from_both_forms() -> None:
+    lines = ("ENV A=1 B='x y'", "ENV A b=c d", "LABEL a=b", "ARG A B=2", "ENV A")
+    read = [one.pairs for one in parse("FROM a\n" + "\n".join(lines)).instructions]
+    assert read == [(("A", "1"), ("B", "'x y'")), (("A", "b=c d"),), (("a", "b"),), (("A", ""), ("B", "2")), (("A", ""),)]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "RUN true",
