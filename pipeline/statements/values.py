@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, NoReturn
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from pipeline.gpus import Gpu
 
@@ -157,8 +157,13 @@ class Vulnerability(Record):
     """What the distribution says: `affected`, `fixed`, `end_of_life`…"""
     published: AwareDatetime | None = None
     aliases: Sequence[str] = ()
-    """Other names of this one vulnerability: `GHSA-…`; not of bulletins, which are about several."""
+    """Other names of this one vulnerability: `GHSA-…`; not of bulletins, which are about several. Where it has none, nothing
+    is written, so that statements from before there were any still count."""
     place: Place = Place()
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if name != "aliases" or self.aliases}
 
 
 class Database(Record):

@@ -129,6 +129,15 @@ def as_cosign_writes(statement: Statement) -> Any:
     return {**plain(json.loads(json.dumps(statement))), "_type": "https://in-toto.io/Statement/v0.1"}
 
 
+def test_other_names_of_a_vulnerability_are_written_where_there_are_any_so_that_older_statements_count() -> None:
+    (plain,) = SCANNED.vulnerabilities
+    named = SCANNED.model_copy(update={"vulnerabilities": [plain.model_copy(update={"aliases": ["GHSA-xxxx-yyyy-zzzz"]})]})
+    assert "aliases" not in json.dumps(statements.scanned_statement(SCANNED))
+    read = statements.read(json.loads(json.dumps(statements.scanned_statement(named))))
+    assert isinstance(read, Scanned)
+    assert read.vulnerabilities[0].aliases == ["GHSA-xxxx-yyyy-zzzz"]
+
+
 @BY_NAME
 def test_a_record_comes_back(record: Statable, statement: Statement) -> None:
     for written in (json.loads(json.dumps(statement)), as_cosign_writes(statement)):
