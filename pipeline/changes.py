@@ -1,6 +1,6 @@
 """What is different in an image from a release: size, packages, vulnerabilities; pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -65,9 +65,8 @@ class Difference:
 
 def difference(now: Scanned, before: Scanned) -> Difference:
     """What came and what went, by id or another name."""
-    here, there = known(now), known(before)
-    came = [one for one in here.values() if not _among(one, there)]
-    went = [one for one in there.values() if not _among(one, here)]
+    here, there = known(now).values(), known(before).values()
+    came, went = _beside(here, there), _beside(there, here)
     dark = [one for one in came if _in_dark(one, before)] + [one for one in went if _in_dark(one, now)]
     return Difference(
         new=_by_severity([one for one in came if one not in dark]),
@@ -153,8 +152,10 @@ def _told(one: Known) -> str:
     return f"{one.id} {one.severity}, {fix}: {named}" + (f" and {more} more" if more > 0 else "")
 
 
-def _among(one: Known, others: Mapping[str, Known]) -> bool:
-    return not {one.id, *one.aliases}.isdisjoint(others) or any(one.id in other.aliases for other in others.values())
+def _beside(some: Collection[Known], others: Collection[Known]) -> Sequence[Known]:
+    """Those of which the others have none, under no name."""
+    names = {name for other in others for name in (other.id, *other.aliases)}
+    return [one for one in some if names.isdisjoint((one.id, *one.aliases))]
 
 
 def _in_dark(one: Known, other: Scanned) -> bool:
