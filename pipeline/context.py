@@ -185,13 +185,18 @@ def _walk(folder: str, below: str = "") -> Iterator[_Source]:
     with _readable(folder), os.scandir(folder) as found:
         entries = list(found)
     for entry in entries:
-        path = below + entry.name
+        path = below + _path(entry.name)
         if entry.is_dir(follow_symlinks=False):
             yield from _walk(entry.path, path + "/")
         else:
             with _readable(entry.path):
                 executable = entry.is_file(follow_symlinks=False) and bool(entry.stat().st_mode & stat.S_IXUSR)
             yield _Source(path=path, at=entry.path, kind=_kind(entry), executable=executable)
+
+
+def _path(name: str) -> str:
+    """The bytes of a file's name as UTF-8, which is not what this machine's locale makes of them everywhere."""
+    return name if name.isascii() else os.fsencode(name).decode(errors="surrogateescape")
 
 
 def _kind(entry: os.DirEntry[str]) -> Literal["file", "link", "other"]:
@@ -222,7 +227,7 @@ def _hashed(source: _Source) -> ContextFile:
 
 
 def _copied(source: _Source, folder: Path) -> ContextFile:
-    copy = folder / source.path
+    copy = folder / os.fsdecode(source.path.encode(errors="surrogateescape"))
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source.at, copy, follow_symlinks=False)
     if source.kind == "file":
