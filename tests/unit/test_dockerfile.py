@@ -166,7 +166,8 @@ def test_the_frontend_is_an_external_image(text: str) -> None:
         with pytest.raises(DockerfileError):
             parse(text)
         return
-    assert [x.text for x in external_images(text, ())] == ["docker/dockerfile:1.11"]
+    (found,) = external_images(text, ())
+    assert (found.text, "syntax" in text.split("\n")[found.line - 1].lower()) == ("docker/dockerfile:1.11", True)
 
 
 def test_a_syntax_line_below_a_comment_is_none() -> None:
@@ -234,6 +235,20 @@ def test_every_instruction_without_a_layer_is_metadata(keyword: str) -> None:
 def test_arrays_are_read_where_buildkit_reads_them(keyword: str) -> None:
     (one,) = parse(f'FROM a\n{keyword} ["a b", "c"]').instructions
     assert (one.json, one.words) == (True, ("a b", "c"))
+
+
+@pytest.mark.parametrize("start", ["ADD <<E /x", "COPY <<E /x", "RUN cat <<E", "ONBUILD ADD <<E /x"])
+def test_what_stands_in_a_heredoc_is_no_instruction(start: str) -> None:
+    (one,) = parse(f"FROM a\n{start}\nARG HTTP_PROXY\nE").instructions
+    assert one.heredocs == ("ARG HTTP_PROXY\n",)
+
+
+def test_letter_case_of_keywords_is_nothing() -> None:
+    run, env, trigger = parse("from a\nrun [\"b c\"]\nenv A='b c'\nonbuild run x").instructions
+    assert (run.keyword, run.words, env.pairs) == ("RUN", ("b c",), (("A", "'b c'"),))
+    assert (trigger.trigger and trigger.trigger.keyword) == "RUN"
+    with pytest.raises(DockerfileError, match="`ARG http_proxy`"):
+        refuse_untold("from a\narg http_proxy")
 
 
 def test_what_only_python_takes_for_json_is_no_array() -> None:
