@@ -17,6 +17,12 @@ def test_a_requirements_lock_reads_back_as_it_was_written() -> None:
     assert locks.parse_requirements(text) == lock
 
 
+def test_requirements_are_written_by_name_whatever_order_they_were_found_in() -> None:
+    a, b = Requirement("a", "1", (DIGEST,)), Requirement("b", "2", (DIGEST,))
+    text = locks.format_requirements(RequirementsLock(DIGEST, {"a": a, "b": b}))
+    assert text == locks.format_requirements(RequirementsLock(DIGEST, {"b": b, "a": a}))
+
+
 def test_names_are_compared_as_python_indices_do() -> None:
     text = f"# locked from: sha256:{DIGEST}\nTyping_Extensions==4.0 --hash=sha256:{DIGEST}\n"
     assert locks.parse_requirements(text).requirements["typing-extensions"].version == "4.0"
@@ -55,7 +61,14 @@ def test_a_packages_lock_reads_back_as_it_was_written_by_name() -> None:
         "# suite: bookworm",
         f"apt 1:2.6~x all 9 {OTHER} debian-security/pool/updates/main/a/apt/apt_2.6~x_all.deb",
     ]
+    assert text.endswith(".deb\n")
     assert locks.parse_packages(text) == PackagesLock(DIGEST, "bookworm", (apt, bash))
+    head, suite, first, second = text.splitlines()
+    assert locks.parse_packages("\n".join([head, suite, second, first])) == PackagesLock(DIGEST, "bookworm", (apt, bash))
+
+
+def test_a_lock_of_no_packages_is_one() -> None:
+    assert locks.parse_packages(f"# locked from: sha256:{DIGEST}\n# suite: bookworm") == PackagesLock(DIGEST, "bookworm", ())
 
 
 def test_every_fault_of_a_packages_lock_is_told_with_its_line() -> None:
@@ -64,6 +77,7 @@ def test_every_fault_of_a_packages_lock_is_told_with_its_line() -> None:
     with pytest.raises(LockFault) as caught:
         locks.parse_packages(f"# locked from: sha256:{DIGEST}\n{good}\n{good}\nzsh 5\n{escaping}\n")
     assert [fault.line for fault in caught.value.faults] == [2, 3, 4, 5]
+    assert caught.value.message.splitlines()[:2] == ["a lock cannot be read", "  line 2: line 2 must be `# suite: …`"]
 
 
 @pytest.mark.parametrize("parse", [locks.parse_requirements, locks.parse_packages])
