@@ -1,5 +1,7 @@
 """Lock files."""
 
+import hashlib
+
 import pytest
 
 from pipeline import locks
@@ -18,9 +20,10 @@ def test_a_requirements_lock_reads_back_as_it_was_written() -> None:
 
 
 def test_requirements_are_written_by_name_whatever_order_they_were_found_in() -> None:
-    a, b = Requirement("a", "1", (DIGEST,)), Requirement("b", "2", (DIGEST,))
+    a, b = Requirement("a", "1", (OTHER, DIGEST)), Requirement("b", "2", (DIGEST,))
     text = locks.format_requirements(RequirementsLock(DIGEST, {"a": a, "b": b}))
     assert text == locks.format_requirements(RequirementsLock(DIGEST, {"b": b, "a": a}))
+    assert text.index(DIGEST, text.index("a==")) < text.index(OTHER)
 
 
 def test_names_are_compared_as_python_indices_do() -> None:
@@ -94,7 +97,10 @@ def test_the_digest_of_a_source_is_of_its_requirements_and_not_of_its_comments()
 
 def test_the_digest_of_a_root_file_system_ignores_the_order_of_its_packages() -> None:
     assert locks.packages_digest("bookworm", ["b", "a"]) == locks.packages_digest("bookworm", ["a", "b", "a"])
-    assert locks.packages_digest("bookworm", ["a"]) != locks.packages_digest("trixie", ["a"])
+    found = [("bookworm", ["a"]), ("trixie", ["a"]), ("bookworm", ["b"]), ("bookworm", ["a", "b"]), ("bookworm", [])]
+    assert len({locks.packages_digest(suite, packages) for suite, packages in found}) == len(found)
+    expected = hashlib.sha256(b"bookworm\n0\na\nb\nc\nlibx").hexdigest()
+    assert locks.packages_digest("bookworm", ["libx", "c", "0", "b", "a"]) == expected, "locks that are written down hold it"
 
 
 def test_an_overlay_is_named_after_the_lock_that_it_stands_in_for() -> None:
