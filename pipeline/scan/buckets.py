@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from mmap import mmap
 
+from pipeline import names
 from pipeline.errors import ToolFailed
 
 MAGIC, VERSION = 0xED0CDAED, 2
@@ -27,7 +28,9 @@ def roots(content: bytes | mmap) -> frozenset[str]:
         size, root = _root(content)
         return frozenset(_below(content, size, root, DEEPEST))
     except (struct.error, UnicodeDecodeError, ValueError) as error:
-        raise ToolFailed(f"the vulnerability database cannot be read: {error}") from error
+        raise ToolFailed(
+            f"the vulnerability database cannot be read: {error}", hint=f"name another mirror in {names.ENV_DATABASE}"
+        ) from error
 
 
 def _root(content: bytes | mmap) -> tuple[int, int]:

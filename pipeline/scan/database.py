@@ -31,10 +31,13 @@ FILE, ABOUT = "trivy.db", "metadata.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Brought:
-    """A database that may be believed, and where it is."""
+    """A database that may be believed."""
 
-    file: Path
+    kept: Path
+    """Where it is for the next run."""
     about: Database
+    known: frozenset[str]
+    """What it has advisories of."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def bring(trivy: Trivy, bench: Bench) -> Brought | Absent:
         if not (kept / "db" / FILE).is_file():
             return Absent(failure)
         _take(kept / "db", trivy.cache / "db")
-    brought = _proved(trivy, bench)
+    brought = _proved(trivy, kept, bench)
     if failure:
         bench.story.warn(f"the vulnerability database is the last that was had, of {brought.about.updated:%Y-%m-%d}: {failure}")
     return brought
@@ -79,10 +82,9 @@ def bring(trivy: Trivy, bench: Bench) -> Brought | Absent:
 
 def require(brought: Brought, keys: Iterable[str], what: str) -> None:
     """Raise `ToolFailed` when the database knows nothing of a system or a language that `what` is made of."""
-    with brought.file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        known = roots(content)
-    absent = [key for key in keys if not any(name.startswith(key) for name in known)]
+    absent = [key for key in keys if not any(name.startswith(key) for name in brought.known)]
     if absent:
+        _discard(brought.kept)
         listed = ", ".join(f"`{key}`" for key in absent)
         raise ToolFailed(
             f"the vulnerability database knows nothing of {listed}, so it would find nothing in {what}",
@@ -111,7 +113,23 @@ def _take(source: Path, place: Path) -> None:
     shutil.copyfile(source / ABOUT, place / ABOUT)
 
 
-def _proved(trivy: Trivy, bench: Bench) -> Brought:
+def _discard(kept: Path) -> None:
+    """Keep it no longer: Trivy would bring no other before the hour, or the date in it, is over."""
+    with FileLock(kept / "lock"):
+        shutil.rmtree(kept / "db", ignore_errors=True)
+
+
+def _proved(trivy: Trivy, kept: Path, bench: Bench) -> Brought:
+    try:
+        about = _about(trivy, bench)
+        with (trivy.cache / "db" / FILE).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            return Brought(kept=kept, about=about, known=roots(content))
+    except ToolFailed:
+        _discard(kept)
+        raise
+
+
+def _about(trivy: Trivy, bench: Bench) -> Database:
     file, about = trivy.cache / "db" / FILE, _told(trivy).database
     if about is None:
         raise ToolFailed("trivy tells nothing of its vulnerability database", hint=_hint("another mirror"))
@@ -122,7 +140,7 @@ def _proved(trivy: Trivy, bench: Bench) -> Brought:
         )
     if about.updated.year < 2000 or about.updated.tzinfo is None:
         raise ToolFailed(f"the vulnerability database tells no date: `{about.updated}`", hint=_hint("another mirror"))
-    return Brought(file=file, about=Database(version=str(about.version), updated=about.updated))
+    return Database(version=str(about.version), updated=about.updated)
 
 
 def _told(trivy: Trivy) -> _Told:

@@ -350,7 +350,7 @@ def test_an_image_that_cannot_be_scanned_keeps_none_of_the_others_from_it(bench:
         (database([WHEEL]), None, 1, "knows nothing of `debian 12`"),
         (database([]), None, 1, "knows nothing of `debian 12`"),
         (database([FIXED]), None, 1, "knows nothing of `pip::`"),
-        (secrets.token_bytes(70_000), None, 1, "trivy"),
+        (secrets.token_bytes(70_000), None, 1, "cannot be read"),
     ],
     ids=["tiny", "empty", "undated", "timeless", "without-the-system", "without-anything", "without-the-language", "noise"],
 )
@@ -363,6 +363,9 @@ def test_a_database_that_would_find_nothing_is_an_error_and_nothing_is_written(
     with pytest.raises(ToolFailed, match=says):
         only(scan([subject], bench))
     assert written(bench, subject) == set()
+    renew(bench, *ADVISORIES)
+    mended = replace(bench, settings=replace(bench.settings, least_database=1))
+    assert only(scan([subject], mended)).scanned is not None, "it is brought anew where the mirror has a better one"
 
 
 def test_without_any_database_there_is_no_statement_about_vulnerabilities_and_the_rest_is_there(

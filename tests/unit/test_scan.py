@@ -440,6 +440,17 @@ def test_the_index_of_a_database_may_have_pages_above_pages_and_no_end_of_them_i
                 roots(bytes(content))
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"debian 12 pip::", "it does not begin as one"), (KNOWN[:PAGE] + bytes(len(KNOWN) - PAGE), "is none of its index")],
+)
+def test_a_database_that_is_none_stops_everything_and_is_not_kept(tmp_path: Path, content: bytes, says: str) -> None:
+    with pytest.raises(ToolFailed, match=f"cannot be read: .*{says}"):
+        scan([SUBJECT], bench(tmp_path, Scanner(database=content)))
+    assert list(tmp_path.rglob("trivy.db")) == []
+    assert files(tmp_path / ".pipeline") == []
+
+
 def test_a_database_that_is_too_small_stops_everything(tmp_path: Path) -> None:
     here = bench(tmp_path, Scanner())
     here = replace(here, settings=replace(here.settings, least_database=None))
@@ -456,8 +467,6 @@ def test_a_database_that_is_too_small_stops_everything(tmp_path: Path) -> None:
         (Scanner(database=known("debian 11", PIP, package="debian 12")), "knows nothing of `debian 12`"),
         (Scanner(database=known("debian 12")), "knows nothing of `pip::`"),
         (Scanner(database=known("debian 12", f"of {PIP}")), "knows nothing of `pip::`"),
-        (Scanner(database=b"debian 12 pip::"), "cannot be read: it does not begin as one"),
-        (Scanner(database=KNOWN[:4096] + bytes(len(KNOWN) - 4096)), "is none of its index"),
         (Scanner(report=recorded("no-system.json")), "is about the image"),
         (Scanner(report=recorded("torch.json")), "is about the image"),
         (Scanner(report=recorded("image.json")[:-9]), "cannot be read"),
