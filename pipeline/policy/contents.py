@@ -101,15 +101,18 @@ def licences(policy: Policy, case: Case) -> Iterator[Said]:
     if found is None:
         yield _unless(bool(refused), "nothing that counts lists its licences", case)
         return
+    places: dict[tuple[str, str, str], list[str]] = {}
     for one in found.licences:
         if _refused(one, refused):
             where = " ".join(filter(None, (one.package, one.place.file)))
-            yield Fault(
-                message=f"`{one.name}` ({one.category}): {where}",
-                solution=f"`nox -s explain -- {case.image}` tells what brings it; remove it, or except the licence in "
-                "`policies/exceptions.yaml`",
-                finding=one.name or one.package,
-            )
+            places.setdefault((one.name or one.package, one.name, one.category), []).append(where)
+    for (finding, name, category), all_of_it in places.items():
+        yield Fault(
+            message=f"`{name}` ({category}): {_some(all_of_it, NAMED)}",
+            solution=f"`nox -s explain -- {case.image}` tells what brings it; remove it, or except the licence in "
+            "`policies/exceptions.yaml`",
+            finding=finding,
+        )
 
 
 def secrets(policy: Policy, case: Case) -> Iterator[Said]:

@@ -200,6 +200,12 @@ def test_a_refused_licence_is_excepted_by_its_name() -> None:
     assert [reason.finding for reason in reasons(instead(cases.findings(licences=licences)))] == ["SSPL-1.0", "p"]
 
 
+def test_one_licence_of_many_packages_is_one_reason() -> None:
+    many = [Licence(name="SSPL-1.0", category="forbidden", package=f"p{number}", place=Place(file="f")) for number in range(5)]
+    (reason,) = reasons(instead(cases.findings(licences=many)))
+    assert reason.message == "`SSPL-1.0` (forbidden): p0 f, p1 f, p2 f and 2 more"
+
+
 def test_a_secret_refuses_or_is_shown() -> None:
     found = instead(cases.findings(secrets=[Secret(rule="aws", severity="CRITICAL", place=Place(file="root/.aws"))]))
     (reason,) = reasons(found)
