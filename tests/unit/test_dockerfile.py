@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.dockerfile import External, external_images, links_only, refuse_untold
 from pipeline.errors import DockerfileError, InputError
-from pipeline.expansion import expand
+from pipeline.expansion import expand, split
 from pipeline.instructions import parse
 
 RECORDED = json.loads((Path(__file__).parents[1] / "data" / "dockerfiles.json").read_text(encoding="utf-8"))
@@ -198,11 +198,15 @@ def test_variables_are_replaced_as_in_a_shell(word: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "word", ["'a", '"a', "${A", "${}", "${:x}", "${A^}", "${A:#x}", "${N?no}", "${M:?no}", "${A#x}", "${A/x/y}"]
+    "word", ["${A:-x", "${N+", "'a", '"a', "${A", "${}", "${:x}", "${A^}", "${A:#x}", "${N?no}", "${M:?no}", "${A#x}", "${A/x/y}"]
 )
 def test_what_cannot_be_replaced_is_an_error(word: str) -> None:
     with pytest.raises(InputError):
         expand(word, {"A": "1", "M": ""})
+
+
+def test_words_end_where_they_do_in_go() -> None:
+    assert split("a\x1cb c\u2003d <x < y 'e f'", raw=False) == ["a\x1cb", "c", "d", "<x", "<", "y", "e f"]
 
 
 @pytest.mark.parametrize(
