@@ -11,7 +11,8 @@ import pytest
 
 from pipeline import context
 from pipeline.catalog import Catalog
-from pipeline.errors import InputError, Temporary
+from pipeline.errors import CatalogError, InputError, Temporary
+from pipeline.failures import NONE
 from pipeline.inputs import InputHash
 from pipeline.locks import Package, PackagesLock, format_packages, overlay_name, packages_digest
 from pipeline.settings import Settings
@@ -161,6 +162,19 @@ def test_any_other_link_by_an_absolute_path_is_an_error_even_into_its_own_folder
         hashes(settings)
 
 
+def test_a_link_of_a_root_file_system_leaves_its_folder_by_no_relative_path(settings: Settings) -> None:
+    (settings.images / "os/rootfs/etc/link").symlink_to("../../../main/Dockerfile")
+    with pytest.raises(InputError, match=r"leads out of its image's folder"):
+        hashes(settings)
+
+
+def test_a_family_without_known_failures_has_none(settings: Settings) -> None:
+    assert context.failures(settings) == NONE
+    write(settings.images / "failures.yaml", "- nothing\n")
+    with pytest.raises(CatalogError):
+        context.failures(settings)
+
+
 def test_the_hash_of_a_folder_is_the_same_on_every_machine_and_in_every_version(settings: Settings) -> None:
     """When this fails, every user builds every image again: raise `RECIPE` and say so, or leave the hash as it was."""
     main = settings.images / "main"
@@ -306,7 +320,14 @@ def test_hidden_folders_and_files_beside_the_catalog_are_no_images(settings: Set
 def test_of_a_folder_all_paths_are_told_and_the_texts_of_locks_and_their_sources(settings: Settings) -> None:
     main = settings.images / "main"
     (main / "requirements/more").mkdir(parents=True)
-    for path in ("b.lock", "requirements/1.lock", "requirements/1.in", "requirements/notes", "requirements/more/2.lock"):
+    for path in (
+        "b.lock",
+        "a/1.lock",
+        "requirements/1.lock",
+        "requirements/1.in",
+        "requirements/notes",
+        "requirements/more/2.lock",
+    ):
         (main / path).write_bytes(b"\xff")
     os.mkfifo(main / "requirements/pipe")
     folder = context.read_folders(settings)[1]["main"]
