@@ -1,6 +1,8 @@
 """The build context of a Debian root file system."""
 
+import errno
 import hashlib
+import os
 import tarfile
 from pathlib import Path
 
@@ -74,7 +76,9 @@ def prepared(cache: Path, folder: Path, overlay: Path) -> Path:
 
 def members(path: Path) -> dict[str, tarfile.TarInfo]:
     with tarfile.open(path) as tar:
-        return {member.name: member for member in tar}
+        found = {member.name: member for member in tar}
+        assert len(found) == len(tar.getmembers()), "each once"
+        return found
 
 
 def test_essential_packages_are_unpacked_as_one_tree_with_top_folders_merged_into_usr(context: Path) -> None:
@@ -87,7 +91,7 @@ def test_essential_packages_are_unpacked_as_one_tree_with_top_folders_merged_int
     assert [seed[name].linkname for name in ("bin", "lib", "lib64")] == ["usr/bin", "usr/lib", "usr/lib64"]
     assert seed["usr/bin/dash"].linkname == "usr/bin/sh"
     assert seed["etc/alternative"].linkname == "/bin/sh"
-    assert seed["tmp"].mode == 0o1777
+    assert (seed["tmp"].mode, seed["usr"].mode, seed["usr/lib64"].mode) == (0o1777, 0o755, 0o755)
     assert {member.mtime for member in seed.values()} == {EPOCH}
 
 
@@ -95,6 +99,15 @@ def test_all_packages_are_there_to_be_installed_without_a_copy(context: Path, tm
     assert sorted(path.name for path in (context / "debs").iterdir()) == ["base.deb", "extra.deb", "lib.deb"]
     assert (context / "debs" / "extra.deb").samefile(tmp_path / "extra-cached.deb")
     assert (context / "required").read_text() == "base\nlib\n"
+
+
+def test_where_no_hard_link_is_possible_packages_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", refuse)
+    made = prepared(tmp_path, tmp_path / "made", tmp_path / "nothing")
+    assert (made / "debs/extra.deb").read_bytes() == EXTRA
 
 
 def test_files_of_the_image_get_plain_modes_whatever_the_umask_was(context: Path) -> None:
@@ -106,6 +119,15 @@ def test_files_of_the_image_get_plain_modes_whatever_the_umask_was(context: Path
     }
     assert overlay["etc/link"].linkname == "/etc/motd"
     assert {(member.uid, member.gid, member.mtime) for member in overlay.values()} == {(0, 0, EPOCH)}
+
+
+def test_a_link_to_a_folder_stays_a_link(tmp_path: Path) -> None:
+    overlay = tmp_path / "linked"
+    (overlay / "etc/real").mkdir(parents=True)
+    (overlay / "etc/real/file").touch()
+    (overlay / "etc/folder").symlink_to("real")
+    found = members(prepared(tmp_path, tmp_path / "made", overlay) / "overlay.tar")
+    assert {name: member.linkname for name, member in found.items()} == {"etc/folder": "real", "etc/real/file": ""}
 
 
 def test_users_and_directories_are_handed_to_the_second_stage(context: Path) -> None:
