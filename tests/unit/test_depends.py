@@ -54,6 +54,15 @@ def test_essential_and_required_packages_come_with_what_they_depend_on() -> None
     assert names(INDEX) == ["base", "libc", "mawk", "original"]
 
 
+def test_what_comes_with_a_package_brings_its_own() -> None:
+    chain = (
+        "".join(f"Package: {one}\nVersion: 1\nDepends: {other}\n\n" for one, other in ("ab", "bc", "cd"))
+        + "Package: d\nVersion: 1\n"
+    )
+    assert names(chain, "a") == ["a", "b", "c", "d"]
+    assert [candidate.name for candidate in add(universe(chain), ["a"], {"b": "1"})] == ["a"], "what is there has what it needs"
+
+
 def test_the_first_alternative_wins() -> None:
     assert names(INDEX, "editor") == ["base", "editor", "gawk", "libc", "mawk", "nano", "original"]
 
