@@ -79,6 +79,8 @@ class Withdrawal:
     release: Release
     target: Pinned
     written: bool
+    already: bool
+    """An earlier verdict withdrew it."""
     floating: str
     names: Digest | None
     """What the floating tag names."""
@@ -162,12 +164,17 @@ def withdraw(text: str, reason: str, desk: Desk, *, dry: bool) -> Withdrawal:
         desk.may_sign()
         desk.may_write()
         say(desk, standing, release, "withdraw", reason)
-    others = [one for one in standing.tags if one != release and standing.proof(one) and not standing.withdrawn(one)]
+    others = [
+        one
+        for one, digest in standing.tags.items()
+        if digest != target.digest and standing.proof(one) and not standing.withdrawn(one)
+    ]
     return Withdrawal(
         image=image,
         release=release,
         target=target,
         written=new and not dry,
+        already=not new,
         floating=standing.floating_tag,
         names=standing.floating,
         better=max(others, key=lambda one: one.number, default=None),
@@ -177,7 +184,10 @@ def withdraw(text: str, reason: str, desk: Desk, *, dry: bool) -> Withdrawal:
 def _there(release: Release, standing: Standing) -> Digest:
     digest = standing.tags.get(release)
     if digest is None:
-        known = ", ".join(f"`{one}`" for one in sorted(standing.tags, key=lambda one: one.number)) or "none"
+        known = ", ".join(f"`{one}`" for one in sorted(standing.tags, key=lambda one: one.number))
         gone = "is gone from the registry" if release in standing.tags else "is no release that is there"
-        raise InputError(f"`{release}` {gone}", hint=f"there are: {known}")
+        raise InputError(
+            f"`{release}` {gone}",
+            hint=f"there are: {known}" if known else f"nothing is released yet: `nox -s promote -- {standing.image}`",
+        )
     return digest

@@ -92,8 +92,13 @@ def _forks(standing: Standing) -> Iterator[str]:
     elif not any(standing.proof(release) for release in releases):
         yield f"`{standing.floating_tag}` names `{releases[0]}`, on which no verdict counts"
     elif standing.withdrawn(releases[0]):
-        good = f" --to {standing.top.version}" if standing.top else ""
-        yield f"`{standing.floating_tag}` names `{releases[0]}`, which is withdrawn: `nox -s rollback -- {standing.image}{good}`"
+        yield f"`{standing.floating_tag}` names `{releases[0]}`, which is withdrawn: {_instead(standing)}"
+
+
+def _instead(standing: Standing) -> str:
+    if good := standing.good:
+        return f'`nox -s rollback -- {standing.image} --to {good.version} --reason "…"`'
+    return f"there is no other release: build, test and `nox -s promote -- {standing.image}`"
 
 
 def _halves(standing: Standing, verdicts: Sequence[Decided]) -> Iterator[str]:

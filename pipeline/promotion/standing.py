@@ -49,6 +49,11 @@ class Standing:
         """What the floating tag should name: what a rollback holds, else the highest proved release that is not withdrawn."""
         if hold := self.hold:
             return Release.parse(hold.tag)
+        return self.good
+
+    @property
+    def good(self) -> Release | None:
+        """The highest proved release that is not withdrawn, whatever is held."""
         proved = (release for release in self.tags if self.proof(release) and not self.withdrawn(release))
         return max(proved, key=lambda release: release.number, default=None)
 
@@ -62,8 +67,10 @@ class Standing:
         return self._verdict(release, "promote", "rollback")
 
     def withdrawn(self, release: Release) -> Decided | None:
-        """The verdict that withdrew this release; it stays withdrawn."""
-        return self._verdict(release, "withdraw")
+        """The verdict that withdrew this release, or another that is the same digest; it stays withdrawn."""
+        digest = self.tags.get(release)
+        of_it = (one for one in self.verdicts if one.action == "withdraw" and self.stands(one))
+        return next((one for one in of_it if subject_of(one) == digest), None)
 
     def releases(self, digest: Digest) -> Sequence[Release]:
         """The releases that are this digest, highest first."""

@@ -44,7 +44,8 @@ def rollback_json(rollback: "Rollback", *, written: bool) -> Any:
 
 def withdrawal_lines(withdrawal: "Withdrawal") -> Iterator[str]:
     """What was done, what the floating tag names, and what to do about that."""
-    yield f"{withdrawal.release} {'is withdrawn' if withdrawal.written else 'would be, or was already, withdrawn'}"
+    what = "was withdrawn already" if withdrawal.already else "is withdrawn" if withdrawal.written else "would be withdrawn"
+    yield f"{withdrawal.release} {what}"
     if withdrawal.concerned:
         better = withdrawal.better
         yield f"{withdrawal.floating} still names it: whoever pulls that gets it"

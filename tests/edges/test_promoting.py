@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline import names, promote
+from pipeline import names, promote, report
 from pipeline.errors import InputError, PipelineError, PromotionRefused, RegistryRefused, TagConflict, Temporary
 from pipeline.evidence import Evidence, Key, Role, Why
 from pipeline.gather import gather
@@ -574,6 +574,12 @@ def test_what_is_withdrawn_unproved_or_gone_is_not_gone_back_to(
         back(shop, to=text)
 
 
+def test_where_nothing_is_released_a_rollback_says_how_to_release(shop: Shop) -> None:
+    with pytest.raises(InputError) as caught:
+        back(shop, to="1.0.0")
+    assert caught.value.hint == "nothing is released yet: `nox -s promote -- nlp`"
+
+
 def test_a_rollback_that_is_refused_or_has_no_key_or_right_writes_nothing(shop: Shop) -> None:
     release(shop, 0)
     release(shop, 1)
@@ -590,6 +596,7 @@ def test_a_rollback_that_is_refused_or_has_no_key_or_right_writes_nothing(shop: 
 
 def test_a_withdrawal_is_said_once_and_moves_nothing(shop: Shop) -> None:
     old, _, new = release(shop, 0), release(shop, 2, role="ci"), release(shop, 1)
+    said: list[str] = []
     for dry, new_verdicts in ((True, 0), (False, 1), (False, 0)):
         shop.server.requests.clear()
         found = promote.withdraw("v1.0.1-nlp", "wrong sums", shop.desk, dry=dry)
@@ -600,6 +607,8 @@ def test_a_withdrawal_is_said_once_and_moves_nothing(shop: Shop) -> None:
             new.digest,
         )
         assert len([path for path in written(shop) if "manifests" in path]) == new_verdicts
+        said.append(next(iter(report.withdrawal_lines(found))))
+    assert said == [f"v1.0.1-nlp {what}" for what in ("would be withdrawn", "is withdrawn", "was withdrawn already")]
     promote.withdraw("v1.0.0-nlp", "as wrong", shop.desk, dry=False)
     found = promote.withdraw("v1.0.0-nlp", "as wrong", shop.desk, dry=False)
     assert (found.better, found.concerned, found.target.digest) == (None, False, old.digest)

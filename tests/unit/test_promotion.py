@@ -21,6 +21,7 @@ from pipeline.statements import SUMMARY, Decided
 NOW = datetime(2026, 5, 10, 12, 0, tzinfo=UTC)
 CANDIDATES, RELEASES = Repository("registry.example.com", "candidates/x"), Repository("registry.example.com", "releases/x")
 A, B, C, D = (Digest("sha256:" + letter * 64) for letter in "abcd")
+AWAY = '`nox -s rollback -- nlp --to 2.6.0 --reason "…"`'
 VARIANTS: Mapping[str, str | None] = {"base": None, "nlp": "nlp", "vision": "vision"}
 
 
@@ -491,7 +492,19 @@ def test_the_past_tells_a_floating_tag_that_was_left_behind_or_names_what_is_wit
     left = past(standing(tags={0: A, 1: B}, floating=A), [])
     assert left.notes == ("`v2.6-nlp` should name `v2.6.1-nlp`: a run ended before it moved the tag; run it again",)
     bad = past(also(standing(tags={0: A, 1: B}), verdict(B, "v2.6.1-nlp", "withdraw", 9)), [])
-    assert bad.notes == ("`v2.6-nlp` names `v2.6.1-nlp`, which is withdrawn: `nox -s rollback -- nlp --to 2.6.0`",)
+    assert bad.notes == (f"`v2.6-nlp` names `v2.6.1-nlp`, which is withdrawn: {AWAY}",)
+    held = also(standing(tags={0: A, 1: B}), verdict(B, "v2.6.1-nlp", "rollback", 8, hold=True), floating=B)
+    assert past(also(held, verdict(B, "v2.6.1-nlp", "withdraw", 9)), []).notes == bad.notes
+    alone = past(also(standing(tags={0: A}), verdict(A, "v2.6.0-nlp", "withdraw", 9)), [])
+    assert alone.notes[0].endswith("which is withdrawn: there is no other release: build, test and `nox -s promote -- nlp`")
+
+
+def test_what_is_withdrawn_is_so_under_each_number_that_it_has() -> None:
+    twice = also(standing(tags={0: A, 1: B, 2: B}), verdict(B, "v2.6.1-nlp", "withdraw", 9))
+    found = past(twice, [])
+    assert [one.state for one in found.entries] == ["", "withdrawn, current", "withdrawn, current"]
+    assert (twice.top, twice.good) == (release(0), release(0))
+    assert found.notes == (f"`v2.6-nlp` names `v2.6.2-nlp`, which is withdrawn: {AWAY}",)
 
 
 @pytest.mark.parametrize(("minutes", "right"), [(5, True), (-5, True), (6, False), (-6, False), (None, True)])
