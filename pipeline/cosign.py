@@ -140,6 +140,13 @@ def _secrets(key: PrivateKey) -> list[str]:
 
 def _failure(key: PrivateKey, verb: str | Path, said: str) -> Exception:
     low, name = said.lower(), key.reference
+    variable = key.reference.removeprefix("env://") if key.scheme == "env" else ""
+    if variable and not key.environment.get(variable):
+        return ToolUnfit(f"there is no key in `{name}`: the variable is not set", hint=f"set `{variable}`, or name another key")
+    if "pem type: public key" in low:
+        return ToolUnfit(
+            f"the key `{name}` is a public one", hint="name the private half: what `cosign generate-key-pair` wrote as `.key`"
+        )
     if "decrypt" in low or "password" in low:
         return ToolUnfit(
             f"the key `{name}` does not open with the password in {names.ENV_PASSWORD}",
@@ -147,7 +154,9 @@ def _failure(key: PrivateKey, verb: str | Path, said: str) -> Exception:
         )
     if "no such file" in low or "not found" in low:
         return ToolUnfit(f"there is no key `{name}`", hint="`cosign generate-key-pair`, or name another one")
-    return ToolFailed(f"`cosign {verb}` failed with the key `{name}`: {said.strip()[-500:]}")
+    last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+    hint = f"the service must answer, and let this machine use `{name}`" if key.scheme in NEEDED else ""
+    return ToolFailed(f"`cosign {verb}` failed with the key `{name}`: {last.strip()[-500:]}", hint=hint)
 
 
 def _check(bundle: bytes, statement: bytes) -> None:

@@ -120,3 +120,23 @@ def test_what_cosign_made_is_looked_at_before_it_is_believed(made: bytes | None)
 def test_failures_name_the_key_and_what_to_do(said: str, error: type[Exception]) -> None:
     with pytest.raises(error, match=r"`ci\.key`"):
         signed(Recorder(code=1, stderr=said))
+
+
+@pytest.mark.parametrize(
+    ("reference", "said", "message", "hint"),
+    [
+        ("env://NO_KEY", "not found", "there is no key in `env://NO_KEY`: the variable is not set", "set `NO_KEY`"),
+        ("ci.pub", "Error: unsupported pem type: PUBLIC KEY\n", "the key `ci.pub` is a public one", "`.key`"),
+        (
+            "awskms:///x",
+            "Error: a, b\nerror: a, b\n",
+            "`cosign signing-config` failed with the key `awskms:///x`: error: a, b",
+            "`awskms",
+        ),
+        ("ci.key", " \n", "`cosign signing-config` failed with the key `ci.key`: it said nothing", ""),
+    ],
+)
+def test_a_failure_says_once_what_is_wrong_with_the_key(reference: str, said: str, message: str, hint: str) -> None:
+    with pytest.raises((ToolUnfit, ToolFailed)) as caught:
+        signed(Recorder(code=1, stderr=said), reference)
+    assert (caught.value.message, hint in (caught.value.hint or "")) == (message, True)
