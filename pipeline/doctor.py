@@ -1,5 +1,6 @@
 """What is wrong with this machine, and the remedy for each fault; nothing is changed."""
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -151,6 +152,11 @@ def _services(cache: Path) -> Iterator[Finding]:
 
 def _space(cache: Path, engine: EngineFound | NoEngine | Finding) -> Iterator[Finding]:
     yield _free("space for the cache", cache)
+    there = next(each for each in (cache, *cache.parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding(
+            "cache", State.FAULT, f"`{there}` cannot be written", f"make it yours, or name another in {names.ENV_CACHE}"
+        )
     root = dockerhost.engine_root(engine) if isinstance(engine, EngineFound) else None
     if root:
         yield _free("space for the engine", root)

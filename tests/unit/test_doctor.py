@@ -112,3 +112,15 @@ def test_clearing_lifts_this_machines_quarantine_and_the_engines_and_says_so(
     lifted = ": the quarantine is lifted, all strikes are forgotten"
     both = [f"`{platform.node()}`{lifted}", f"`elsewhere`{lifted}"]
     assert said == (both if reached else ["only this machine is cleared: no docker engine answers", both[0]])
+
+
+def test_a_cache_that_cannot_be_written_is_a_fault_also_before_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nobody = Finding("engine", State.FAULT, "none answers")
+    cache = tmp_path / "not" / "yet"
+    assert [one.name for one in doctor._space(cache, nobody)] == ["space for the cache"]
+    monkeypatch.setattr("os.access", lambda folder, _: folder != tmp_path)
+    (_, fault) = doctor._space(cache, nobody)
+    assert (fault.state, fault.detail) == (State.FAULT, f"`{tmp_path}` cannot be written")
+    assert "PIPELINE_CACHE" in fault.remedy
