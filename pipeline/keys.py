@@ -44,7 +44,7 @@ def listed(
             content = cosign().public(PrivateKey(reference=one.kms, environment=environment))
         else:
             content = _bytes(_development(cache, "pub"), "the development key", hint="`nox -s sign` makes one")
-        public = _public(content, one.name)
+        public = _public(content, one.name, one.file or "")
         if twin := next((key.name for key, other in found if other == public), None):
             raise InputError(f"the keys `{twin}` and `{one.name}` are one key", hint="list it once, with all of its roles")
         found.append((one.key, public))
@@ -107,10 +107,11 @@ def _bytes(path: Path, what: str, *, hint: str = "") -> bytes:
         raise InputError(f"{what} cannot be read: `{path}`: {error.strerror}", hint=hint or MAKE.format(path.stem)) from error
 
 
-def _public(content: bytes, name: str) -> dsse.PublicKey:
+def _public(content: bytes, name: str, file: str = "") -> dsse.PublicKey:
+    told = f"`{name}` (`{file}`)" if file else f"`{name}`"
     if content.count(b"-----BEGIN") > 1:
-        raise InputError(f"the key `{name}` is several keys in one file", hint="a file, and an entry in the policy, for each")
+        raise InputError(f"the key {told} is several keys in one file", hint="a file, and an entry in the policy, for each")
     try:
         return dsse.public_key(content)
     except InputError as error:
-        raise InputError(f"the key `{name}` {error.message}", hint=MAKE.format(name)) from error
+        raise InputError(f"the key {told} {error.message}", hint=MAKE.format(name)) from error
