@@ -264,7 +264,7 @@ def _raise(failure: Failure, target: Target, builder: Builder, log: Path) -> NoR
         raise ToolUnfit(f"there is no buildx builder `{builder.name}`", hint="`docker buildx ls` lists those that there are")
     if _is_step(failure):
         lines = "\n".join(f"  {line}" for line in failure.tail)
-        raise ToolFailed(f"`{target.name}` failed in `{failure.step}`: {_ending(error)}\n{lines}", hint=hint)
+        raise ToolFailed(f"`{target.name}` failed in `{failure.step}`: {_ending(error)}\n{lines}".rstrip(), hint=hint)
     if failure.step.startswith("exporting"):
         _raise_for_push(failure, target, hint)
     if any(text in error for text in _GONE):

@@ -219,6 +219,11 @@ def test_a_failed_step_is_the_tools_failure_with_its_last_lines(tmp_path: Path) 
     assert error.message.endswith("exit code: 3\n  fetching wheels\n  ERROR: no matching distribution")
 
 
+def test_a_step_that_failed_without_a_word_leaves_no_empty_lines(tmp_path: Path) -> None:
+    silent = "\n".join(line for line in recorded("run-fails").splitlines() if '"logs"' not in line)
+    assert failed(silent, tmp_path).message.endswith("exit code: 3")
+
+
 def test_a_full_disk_is_temporary_and_says_how_to_free_it(tmp_path: Path) -> None:
     error = failed(recorded("disk-full"), tmp_path)
     assert isinstance(error, Temporary)
