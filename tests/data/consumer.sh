@@ -8,6 +8,8 @@ set -eu
 [ $# -ge 2 ] || { echo "usage: consumer.sh REGISTRY/REPOSITORY@sha256:… KEY.pub [TYPE]" >&2; exit 2; }
 ref=$1 key=$(realpath "$2") wanted=${3:-https://sigstore.dev/cosign/sign/v1}
 host=${ref%%/*} digest=${ref#*@} path=${ref#*/}
+[ -f "$key" ] || { echo "there is no key \`$2\`" >&2; exit 2; }
+case $digest in sha256:*) ;; *) echo "\`$ref\` names no digest: write REGISTRY/REPOSITORY@sha256:…" >&2; exit 2 ;; esac
 case $host in localhost:* | 127.*) scheme=http ;; *) scheme=https ;; esac
 url=$scheme://$host/v2/${path%@*}
 work=$(mktemp -d)
@@ -36,4 +38,5 @@ print(told["predicateType"], told["predicate"].get("result", "-"))' >told 2>/dev
     echo "$each $type $result"
     if [ "$type" = "$wanted" ]; then found=0; fi
 done <manifests
+[ $found -eq 0 ] || echo "nothing of the type $wanted about $digest is signed by \`$2\`" >&2
 exit $found

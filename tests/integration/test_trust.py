@@ -540,6 +540,18 @@ def test_cosign_curl_and_a_public_key_find_what_we_find_of_each_statement(shop: 
     assert shop.evidence(other).counted == ()
 
 
+@pytest.mark.parametrize(
+    ("image", "key", "told"),
+    [
+        ("localhost:1/x:v1", __file__, "`localhost:1/x:v1` names no digest: write REGISTRY/REPOSITORY@sha256:…"),
+        ("localhost:1/x@sha256:1", "/no.pub", "there is no key `/no.pub`"),
+    ],
+)
+def test_they_are_told_what_they_named_wrongly(image: str, key: str, told: str) -> None:
+    done = Runner(os.environ)("sh", PROJECT / "tests/data/consumer.sh", image, key, timeout=60, check=False)
+    assert (done.code, done.stdout, done.stderr.strip()) == (2, "", told)
+
+
 def test_a_failed_test_alone_is_no_release_for_them_either(shop: Shop) -> None:
     image = shop.hung(shop.ci(shop.about(cases.failed("cpu"))))
     (counted,) = shop.evidence(image).counted
