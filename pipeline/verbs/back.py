@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipeline import context
-from pipeline.call import Call, policy_of, print_json, summarise
+from pipeline import context, names
+from pipeline.call import Call, policy_of, policy_path, print_json, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, PromotionRefused
 from pipeline.verbs.releases import desk_of, images_of
@@ -71,6 +71,11 @@ def history_verb(call: Call) -> int:
         print_json(report.history_json(found))
     else:
         call.console.show(report.history_table(found))
+        if any(not entry.verdicts for past in found for entry in past.entries):
+            path = policy_path(call, catalog, loopback=catalog.release_repository.loopback)
+            call.console.say(
+                f"those verdicts count whose keys `{path}` lists: `--policy` or {names.ENV_POLICY} names another policy"
+            )
     return 0
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from pipeline import context, matrix, plan, releases
+from pipeline import context, matrix, names, plan, releases
 from pipeline.call import Call, content, hand_on, policy_of, summarise
 from pipeline.catalog import Catalog
 from pipeline.errors import InputError, NothingSelected
@@ -29,10 +29,10 @@ def released_verb(call: Call) -> int:
     print(matrix.compact(found))
     handed = {key: str(found[0][key] or "") if found else "" for key in OUTPUTS}
     hand_on(call, {"images": " ".join(str(one["candidate"]) for one in found), **handed})
-    if unknown := [f"`{catalog.release_repository}@{one['digest']}`" for one in there if one["commit"] is None]:
+    if unknown := [f"{catalog.release_repository}@{one['digest']}" for one in there if one["commit"] is None]:
         raise InputError(
-            f"nobody whose key counts says from which commit {', '.join(unknown)} was built",
-            hint="`nox -s verify` tells what is there",
+            f"nobody whose key counts says from which commit {', '.join(f'`{one}`' for one in unknown)} was built",
+            hint=f"{names.ENV_POLICY} names the policy whose keys count; `nox -s verify -- {unknown[0]}` tells what is there",
         )
     return 0
 

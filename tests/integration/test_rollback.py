@@ -104,6 +104,11 @@ def test_a_key_that_the_policy_does_not_list_signs_nothing(team: Team, tmp_path:
     other = with_policy(team, "nobody.yaml", {"roles: [ci, gpu, release]": "roles: [ci, gpu]"})
     before = len(Registry().referrers(releases.repository.at(new)))
     assert releases.call("withdraw", "v1.0.1", "--reason", "x", **other).code == 7
+    listed = releases.call("history", "core", **other).stderr
+    assert ("no verdict" in listed, "nobody.yaml` lists: `--policy` or PIPELINE_POLICY names another" in listed) == (True, True)
+    unknown = releases.call("released", **other)
+    assert (unknown.code, "PIPELINE_POLICY names the policy whose keys count" in unknown.stderr) == (2, True)
+    assert "names another policy" not in releases.call("history", "core", **team.environment).stderr
     assert len(Registry().referrers(releases.repository.at(new))) == before
 
 
