@@ -15,6 +15,8 @@ from pipeline.yaml_text import Problem
 
 EXCEPTIONS = "exceptions.yaml"
 GIT_SECONDS = 60.0
+TOGETHER = "a policy, `exceptions.yaml` and `keys/` lie in one folder"
+KEY = "put the public key there, or take its entry off the policy's `keys:`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ def load(
     folder = path.parent
     contents = {path.name: _bytes(folder, path.name), EXCEPTIONS: _bytes(folder, EXCEPTIONS)}
     found = policy.parse(contents[path.name], str(path))
-    files = {one.file: _bytes(folder, one.file) for one in found.keys if one.file}
+    files = {one.file: _bytes(folder, one.file, KEY) for one in found.keys if one.file}
     return Loaded(
         policy=found,
         exceptions=policy.parse_exceptions(contents[EXCEPTIONS], str(folder / EXCEPTIONS)),
@@ -66,7 +68,7 @@ def _checkout(folder: Path, digest: str, pinned: str | None, run: Run) -> Checko
     return Checkout(clean=clean, commit=commit, policy=digest, pinned=pinned)
 
 
-def _bytes(folder: Path, name: str) -> bytes:
+def _bytes(folder: Path, name: str, hint: str = TOGETHER) -> bytes:
     """A file that is in the folder itself: of a link, git would tell only that the link is as committed."""
     path = folder / name
     if path.resolve() != folder.resolve() / name:
@@ -74,6 +76,4 @@ def _bytes(folder: Path, name: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InputError(
-            f"`{path}` cannot be read: {error.strerror}", hint="a policy, `exceptions.yaml` and `keys/` lie in one folder"
-        ) from error
+        raise InputError(f"`{path}` cannot be read: {error.strerror}", hint=hint) from error

@@ -95,8 +95,9 @@ def test_the_folder_itself_may_be_reached_by_a_link(tmp_path: Path) -> None:
 
 def test_a_key_that_is_not_there_or_none_is_refused(tmp_path: Path) -> None:
     path = folder(tmp_path, CI)
-    with pytest.raises(InputError, match=r"keys/ci\.pub` cannot be read"):
+    with pytest.raises(InputError, match=r"keys/ci\.pub` cannot be read") as caught:
         load(path)
+    assert caught.value.hint == "put the public key there, or take its entry off the policy's `keys:`"
     (tmp_path / "keys" / "ci.pub").write_text("no key")
     with pytest.raises(InputError, match=r"the key `ci` .`keys/ci\.pub`. is no public key"):
         load(path)
