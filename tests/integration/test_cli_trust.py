@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,12 +198,12 @@ def kept(made: Signed) -> Iterator[Signed]:
     """Statements and files that a test may spoil."""
     folder, images = made.family.root / ".pipeline" / "statements", made.family.root / "images"
     copies = [(each, made.family.temporary / f"kept-{each.name}") for each in (folder, images)]
-    for each, copy in copies:
-        shutil.copytree(each, copy)
+    for each, saved in copies:
+        shutil.copytree(each, saved)
     yield made
-    for each, copy in copies:
+    for each, saved in copies:
         shutil.rmtree(each)
-        shutil.move(copy, each)
+        shutil.move(saved, each)
 
 
 def edit(path: Path, *at: str | int, to: Any) -> None:
@@ -326,8 +327,8 @@ def test_a_key_that_is_not_there_is_told(made: Signed) -> None:
 def alone(made: Signed, folder: Path, *words: str) -> Ended:
     """`verify` where there is nothing but public keys."""
     folder.mkdir(exist_ok=True)
-    elsewhere = Family.__new__(Family)
-    elsewhere.root, elsewhere.environment = folder, made.family.environment
+    elsewhere = copy(made.family)
+    elsewhere.root = folder
     return elsewhere.call("verify", *words)
 
 
