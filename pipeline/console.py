@@ -79,6 +79,7 @@ class Console:
     def task(self, title: str, total: int | None = None, unit: str = "bytes") -> Iterator[Task]:
         """Work with a progress display, and a line with its seconds at the end."""
         started = time.monotonic()
+        task: _Bar | _Heartbeat
         try:
             if self._rich.is_terminal and self._provider is None:
                 with self._bar(title, total, unit) as task:
@@ -87,12 +88,16 @@ class Console:
                 with self._heart(title, total) as task:
                     yield task
         except BaseException:
-            self._print(f"[red]✗[/] {escape(title)} [dim]{_seconds(time.monotonic() - started)}[/]")
+            self._ended(title, started, failed=True)
             raise
-        self._print(f"[green]✓[/] {escape(title)} [dim]{_seconds(time.monotonic() - started)}[/]")
+        self._ended(title, started, failed=task.failed)
+
+    def _ended(self, title: str, started: float, *, failed: bool) -> None:
+        mark = "[red]✗[/]" if failed else "[green]✓[/]"
+        self._print(f"{mark} {escape(title)} [dim]{_seconds(time.monotonic() - started)}[/]")
 
     @contextmanager
-    def _bar(self, title: str, total: int | None, unit: str) -> Iterator[Task]:
+    def _bar(self, title: str, total: int | None, unit: str) -> Iterator["_Bar"]:
         with self._lock:
             self._users += 1
             if self._live is None:
@@ -111,7 +116,7 @@ class Console:
                     self._live = None
 
     @contextmanager
-    def _heart(self, title: str, total: int | None) -> Iterator[Task]:
+    def _heart(self, title: str, total: int | None) -> Iterator["_Heartbeat"]:
         beat = _Heartbeat(self, title, total)
         beat.start()
         try:
@@ -137,7 +142,14 @@ class _Rich(Rich):
         os.close(nowhere)
 
 
-class _Bar:
+class _Judged:
+    failed = False
+
+    def fail(self) -> None:
+        self.failed = True
+
+
+class _Bar(_Judged):
     def __init__(self, live: "Progress", row: "TaskID") -> None:
         self._live, self._row = live, row
 
@@ -148,7 +160,7 @@ class _Bar:
         self._live.update(self._row, note=escape(text.strip()[:NOTE_WIDTH]))
 
 
-class _Heartbeat(threading.Thread):
+class _Heartbeat(_Judged, threading.Thread):
     """Tells every `HEARTBEAT` seconds that the task still runs."""
 
     def __init__(self, console: Console, title: str, total: int | None) -> None:

@@ -17,6 +17,9 @@ class Task(Protocol):
     def note(self, text: str) -> None:
         """The newest line of output, shown beside the title while it runs and kept for the failure."""
 
+    def fail(self) -> None:
+        """It comes to its end, and what it was to find out is bad: the line at its end must not read like a pass."""
+
 
 class Story(Protocol):
     """Where stages tell what they do."""
@@ -38,6 +41,9 @@ class SilentTask:
         """Nothing."""
 
     def note(self, text: str) -> None:
+        """Nothing."""
+
+    def fail(self) -> None:
         """Nothing."""
 
 

@@ -53,6 +53,8 @@ def run_inside(
         made.start()
         with story.task(f"{title}: {counted(len(listed), 'check')}") as task:
             ended = made.wait(limits.lane, beat=lambda: _tell(made, task))
+            if ended.code or ended.timed_out:
+                task.fail()
         output = made.log()
         content = _result(made)
     log.parent.mkdir(parents=True, exist_ok=True)

@@ -37,7 +37,7 @@ def run_outside(
     limits, nonce, listed = limits or Limits(), secrets.token_hex(16), suite.of("service")
     with (
         tempfile.TemporaryDirectory(prefix="pipeline-service-") as name,
-        story.task(f"{title}: {counted(len(listed), 'service check')}"),
+        story.task(f"{title}: {counted(len(listed), 'service check')}") as task,
     ):
         folder = Path(name)
         _unpack(packed(suite), folder)
@@ -50,6 +50,8 @@ def run_outside(
         }
         argv = (sys.executable, "-m", "pytest", *PLUGINS, *pytest_arguments(listed, name, select))
         ending = _run(argv, told, run=run, log=log, limits=limits)
+        if ending.code:
+            task.fail()
         content = result.read_bytes() if result.is_file() else None
     return interpret(listed, content, ending, nonce=nonce, suite=suite.hash, selected=bool(select))
 

@@ -46,6 +46,7 @@ def test_a_changed_check_is_run_again_and_nothing_is_built(python: Family) -> No
     assert python.call("build", "app").code == 0
     passed = python.call("test", "app", "--json")
     assert (passed.code, [lane["outcome"] for lane in passed.data if lane["lane"] == "cpu"]) == (0, ["passed"])
+    assert "✓ app-cpu: 1 check" in passed.stderr
 
     python.write("app/checks/test_it.py", "def test_it():\n    assert 1 + 1 == 3\n")
     assert {step["action"] for step in python.call("plan", "app", "--json").data} == {"reuse"}
@@ -53,6 +54,7 @@ def test_a_changed_check_is_run_again_and_nothing_is_built(python: Family) -> No
     assert (failed.code, [lane["outcome"] for lane in failed.data]) == (6, ["failed"])
     assert [lane["suite"] for lane in failed.data] != [lane["suite"] for lane in passed.data][:1]
     assert "1 + 1" in failed.stderr
+    assert "✗ app-cpu: 1 check" in failed.stderr
     assert python.left() == []
 
 

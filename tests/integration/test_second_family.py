@@ -121,6 +121,7 @@ def test_a_service_that_does_not_answer_fails_its_lane(web: Project) -> None:
     web.verb("build")
     told = web.call(sys.executable, "-m", "pipeline", "test", "web", "--json")
     assert (told.code, told.of("web")["outcome"]) == (6, "failed")
+    assert "✗ web-cpu: " in told.stderr
 
 
 def test_a_newcomer_is_at_a_release_in_under_ten_commands(newcomer: Project) -> None:

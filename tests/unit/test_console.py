@@ -45,6 +45,13 @@ def test_a_task_that_fails_says_so_and_the_error_goes_on() -> None:
     assert stream.getvalue() == "✗ pulling 0.0 s\n"
 
 
+def test_a_task_that_found_what_is_bad_does_not_read_like_a_pass() -> None:
+    made, stream = console()
+    with made.task("checking") as task:
+        task.fail()
+    assert stream.getvalue() == "✗ checking 0.0 s\n"
+
+
 def test_warnings_and_folds_are_githubs_own_in_github_actions() -> None:
     made, stream = console(GITHUB_ACTIONS="true", CI="true")
     with made.fold("build"):
