@@ -90,7 +90,7 @@ class Prepared:
             return None
         kind = TagConflict if any(one.conflict for one in blocked) else PromotionRefused
         listed = "\n".join(f"  {line}" for line in lines)
-        return kind(f"nothing is released, nothing was written\n{listed}", hint=_hint(refused, blocked))
+        return kind(f"refused: no tag was moved, nothing was written\n{listed}", hint=_hint(refused, blocked))
 
 
 def settled(subject: Subject, desk: Desk) -> Settled | None:
