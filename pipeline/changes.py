@@ -2,15 +2,14 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import get_args
 
-from pipeline.statements import Scanned, Severity
+from pipeline.statements import SEVERITIES, Scanned, Severity
+from pipeline.wording import some
 
 SHOWN = 25
 """Packages, and vulnerabilities that came and that went, that are listed; the others are counted."""
 PACKAGES = 3
 """Packages of one vulnerability that are named; the others are counted."""
-WORST: tuple[Severity, ...] = get_args(Severity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +81,7 @@ def known(scanned: Scanned) -> Mapping[str, Known]:
         other = found.get(one.id)
         found[one.id] = Known(
             id=one.id,
-            severity=min(one.severity, other.severity if other else one.severity, key=WORST.index),
+            severity=min(one.severity, other.severity if other else one.severity, key=SEVERITIES.index),
             fixable=bool(one.fixed) or (other is not None and other.fixable),
             packages=tuple(sorted({one.package, *(other.packages if other else ())})),
             aliases=tuple(sorted({*one.aliases, *(other.aliases if other else ())})),
@@ -136,8 +135,8 @@ def _differing(now: Scanned, before: Scanned, tag: str, shown: int) -> Iterator[
     found = difference(now, before)
     unsettled = f", {len(found.unsettled)} that one side cannot tell" if found.unsettled else ""
     yield f"vulnerabilities against `{tag}`: {len(found.new)} new, {len(found.gone)} gone{unsettled}{_databases(now, before)}"
-    for sign, some in (("+", found.new), ("-", found.gone), ("?", found.unsettled)):
-        yield from (f"  {line}" for line in _some([f"{sign} {_told(one)}" for one in some], shown))
+    for sign, listed in (("+", found.new), ("-", found.gone), ("?", found.unsettled)):
+        yield from (f"  {line}" for line in _some([f"{sign} {_told(one)}" for one in listed], shown))
 
 
 def _databases(now: Scanned, before: Scanned) -> str:
@@ -147,9 +146,8 @@ def _databases(now: Scanned, before: Scanned) -> str:
 
 
 def _told(one: Known) -> str:
-    named, more = ", ".join(one.packages[:PACKAGES]), len(one.packages) - PACKAGES
     fix = "with a fix" if one.fixable else "without a fix"
-    return f"{one.id} {one.severity}, {fix}: {named}" + (f" and {more} more" if more > 0 else "")
+    return f"{one.id} {one.severity}, {fix}: {some(one.packages, PACKAGES)}"
 
 
 def _beside(some: Collection[Known], others: Collection[Known]) -> Sequence[Known]:
@@ -164,7 +162,7 @@ def _in_dark(one: Known, other: Scanned) -> bool:
 
 
 def _by_severity(found: Sequence[Known]) -> tuple[Known, ...]:
-    return tuple(sorted(found, key=lambda one: (WORST.index(one.severity), one.id)))
+    return tuple(sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.id)))
 
 
 def _who(known: object | None, before: Contents) -> str:

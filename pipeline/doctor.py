@@ -17,7 +17,7 @@ from pipeline.oci import Repository
 from pipeline.quarantine import CLEAR, recorded
 from pipeline.services import Port
 from pipeline.settings import Settings
-from pipeline.toolchain import Found, Host, find, free_space, specs
+from pipeline.toolchain import Found, Host, find, free_space, machine_name, specs
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def examine(
         *_space(settings.cache, engine),
         *_sizes(settings.cache),
         *_nvidia(run, driver),
-        *_quarantines(settings.quarantine, environment.get(names.ENV_MACHINE) or platform.node()),
+        *_quarantines(settings.quarantine, machine_name(environment)),
     )
 
 

@@ -8,6 +8,8 @@ import errno
 from collections.abc import Sequence
 from typing import ClassVar
 
+from pipeline import names
+
 
 class PipelineError(Exception):
     """Base of all errors; `message` is lower case and names the thing in backticks, `hint` can be acted on."""
@@ -129,7 +131,7 @@ def of_the_machine(error: OSError) -> PipelineError | None:
         path = error.filename2 or error.filename
         return InputError(
             f"`{path}` cannot be used: {error.strerror}",
-            hint="make it yours, or name another folder (of the cache: PIPELINE_CACHE)",
+            hint=f"make it yours, or name another folder (of the cache: {names.ENV_CACHE})",
         )
     return None
 

@@ -28,6 +28,7 @@ NAME_LIMIT = 255
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError)
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_STAND_IN = re.compile(r"sha256-([0-9a-f]{64})")
 _OTHERWISE = re.compile(r"(?!sha256:)[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[A-Za-z0-9=_-]{32,}")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _PATH = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*)*")
@@ -52,6 +53,12 @@ class Digest:
     def hex(self) -> str:
         """The 64 hex digits."""
         return self.text.removeprefix("sha256:")
+
+    @classmethod
+    def listed_by(cls, tag: str) -> Self | None:
+        """That whose referrers the index under `tag` lists, where a registry keeps no list; nothing for other tags."""
+        found = _STAND_IN.fullmatch(tag)
+        return cls(f"sha256:{found[1]}") if found else None
 
     @classmethod
     def of(cls, content: bytes) -> Self:

@@ -4,15 +4,11 @@ A candidate stays when the plan names it, when it is the newest of its image, wh
 on it. What refers to what stays, such as signed statements, stays too; so does each tag that is no candidate's.
 """
 
-import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pipeline.oci import Digest
 from pipeline.releases import HASH_DIGITS
-
-_STAND_IN = re.compile(r"sha256-([0-9a-f]{64})")
-"""A tag whose index lists what refers to a digest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +101,7 @@ def _newest(candidates: Mapping[str, Held], shelf: Shelf) -> set[str]:
 def _reached(shelf: Shelf, tags: Collection[str], released: Collection[Digest]) -> set[Digest]:
     """All manifests that stay: those named, what they stand on or list, and what refers to them."""
     subjects = dict(_subjects(shelf))
-    stand_ins = {tag for tag in shelf.tags if _STAND_IN.fullmatch(tag)}
+    stand_ins = {tag for tag in shelf.tags if Digest.listed_by(tag)}
     kept: set[Digest] = set()
     more = {shelf.tags[tag] for tag in tags if tag not in stand_ins} | set(released)
     more |= {digest for digest, subject in subjects.items() if subject not in shelf.manifests}
@@ -123,5 +119,5 @@ def _subjects(shelf: Shelf) -> Iterator[tuple[Digest, Digest]]:
         if held.subject:
             yield digest, held.subject
     for tag, digest in shelf.tags.items():
-        if match := _STAND_IN.fullmatch(tag):
-            yield digest, Digest(f"sha256:{match[1]}")
+        if subject := Digest.listed_by(tag):
+            yield digest, subject

@@ -22,6 +22,7 @@ import yaml
 from filelock import FileLock
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from pipeline import names
 from pipeline.buildinfo import module_version
 from pipeline.command import Run
 from pipeline.errors import Temporary, ToolFailed, ToolUnfit
@@ -179,6 +180,11 @@ def user_name() -> str:
     with suppress(OSError, KeyError):
         return getpass.getuser()
     return str(os.getuid())
+
+
+def machine_name(environment: Mapping[str, str]) -> str:
+    """What this machine is called in records: as whoever runs it says, else as it calls itself."""
+    return environment.get(names.ENV_MACHINE) or platform.node()
 
 
 @cache

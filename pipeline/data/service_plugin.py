@@ -39,10 +39,8 @@ def start(request: pytest.FixtureRequest) -> Iterator[Start]:
     gpus = _gpus(engine)
 
     def begin(*command: str, **wanted: Any) -> Container:
-        if wanted.get("ports") and not engine.publishes_here:
-            raise Temporary(
-                "the engine is on another machine, whose loopback is not reached from here: check where the engine is"
-            )
+        if wanted.get("ports"):
+            refuse_out_of_reach(engine)
         spec = Spec(image=os.environ["PIPELINE_IMAGE"], command=command, gpus=gpus, **wanted)
         made = stack.enter_context(container(spec, engine=engine, story=Silent(), title="service"))
         stack.callback(lambda: print(f"--- log of {made.name}\n{made.log()}"))

@@ -4,20 +4,17 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import get_args
 
 from pipeline.evidence import AHEAD
 from pipeline.policy.case import Case, Fault, Remark, Said, Unknown
 from pipeline.policy.model import CATEGORIES, Policy
-from pipeline.statements import Bom, Findings, Licence, Scanned, Severity, Vulnerability
+from pipeline.statements import SEVERITIES, Bom, Findings, Licence, Scanned, Vulnerability
+from pipeline.wording import some
 
 LISTED = 10
 """How much of one kind a remark lists."""
 NAMED = 3
 """Packages, and places, of one vulnerability that are named; the others are counted."""
-WORST: tuple[Severity, ...] = get_args(Severity)
-USUAL = ("", "unknown", "affected", "fixed")
-"""What a distribution says of most vulnerabilities; anything else, as that it will mend none, is told."""
 NOT_ASSESSED = "vulnerabilities: not assessed"
 
 
@@ -56,16 +53,15 @@ def vulnerabilities(policy: Policy, case: Case) -> Iterator[Said]:
     if scanned is None:
         yield Unknown(message=NOT_ASSESSED)
         return
-    asked = sorted(scanned.vulnerabilities, key=lambda one: WORST.index(one.severity))
-    asked, others = [one for one in asked if one.severity in policy.scan.grace], asked
+    worst = sorted(scanned.vulnerabilities, key=lambda one: SEVERITIES.index(one.severity))
+    asked = [one for one in worst if one.severity in policy.scan.grace]
     fixed = [(one, _over(one, policy, case.now)) for one in asked if one.fixed]
     for group in _together([one for one, over in fixed if over]):
         yield _late(group, policy, case)
     yield from _listed("with a fix, in their grace", [one for one, over in fixed if not over])
     yield from _listed("without a fix", [one for one in asked if not one.fixed])
-    rest = Counter(
-        severity for _, severity in {(one.id, one.severity) for one in others if one.severity not in policy.scan.grace}
-    )
+    others = {(one.id, one.severity) for one in worst if one.severity not in policy.scan.grace}
+    rest = Counter(severity for _, severity in others)
     if rest:
         yield Remark(message="not judged: " + ", ".join(f"{count} {severity}" for severity, count in sorted(rest.items())))
 
@@ -92,7 +88,7 @@ def unassessed(policy: Policy, case: Case) -> Iterator[Said]:
             solution = f"ask its maker, then except `{package}` in `policies/exceptions.yaml` under `rule: unassessed`"
             yield Fault(message=f"there are no advisories for `{package}`", solution=solution, finding=package)
     elif scanned.unassessed:
-        yield Remark(message=f"without advisories ({len(scanned.unassessed)}): {_some(scanned.unassessed)}")
+        yield Remark(message=f"without advisories ({len(scanned.unassessed)}): {some(scanned.unassessed, LISTED)}")
 
 
 def licences(policy: Policy, case: Case) -> Iterator[Said]:
@@ -108,7 +104,7 @@ def licences(policy: Policy, case: Case) -> Iterator[Said]:
             places.setdefault((one.name or one.package, one.name, one.category), []).append(where)
     for (finding, name, category), all_of_it in places.items():
         yield Fault(
-            message=f"`{name}` ({category}): {_some(all_of_it, NAMED)}",
+            message=f"`{name}` ({category}): {some(all_of_it, NAMED)}",
             solution=f"`nox -s explain -- {case.image}` tells what brings it; remove it, or except the licence in "
             "`policies/exceptions.yaml`",
             finding=finding,
@@ -146,8 +142,8 @@ def _together(found: Sequence[Vulnerability]) -> Iterator[Sequence[Vulnerability
 
 def _late(group: Sequence[Vulnerability], policy: Policy, case: Case) -> Fault:
     one, image = group[0], group[0].place.image or case.image
-    packages = _some(list(dict.fromkeys(each.package for each in group)), NAMED)
-    places = _some(list(dict.fromkeys(f"`{each.place.file}`" for each in group if each.place.file)), NAMED)
+    packages = some(list(dict.fromkeys(each.package for each in group)), NAMED)
+    places = some(list(dict.fromkeys(f"`{each.place.file}`" for each in group if each.place.file)), NAMED)
     where = f" ({places}{f' of {one.place.image}' if one.place.image else ''})" if places else ""
     since = f"known since {_at(one.published)}, and the grace is {_span(policy.scan.grace[one.severity])}"
     since = since if one.published else "nobody knows since when"
@@ -166,14 +162,14 @@ def _listed(what: str, found: Sequence[Vulnerability]) -> Iterator[Remark]:
     for one in found:
         known.setdefault(one.id, []).append(one)
     if known:
-        yield Remark(message=f"{len(known)} {what}: {_some([_brief(group) for group in known.values()])}")
+        yield Remark(message=f"{len(known)} {what}: {some([_brief(group) for group in known.values()], LISTED)}")
 
 
 def _brief(group: Sequence[Vulnerability]) -> str:
     """`CVE-2026-1 (HIGH, will not fix) libssl3, openssl`, by the worst of its severities."""
-    said = dict.fromkeys(each.status.replace("_", " ") for each in group if each.status not in USUAL)
+    said = dict.fromkeys(each.outlook for each in group if each.outlook)
     packages = list(dict.fromkeys(each.package for each in group))
-    return f"{group[0].id} ({', '.join((group[0].severity, *said))}) {_some(packages, NAMED)}"
+    return f"{group[0].id} ({', '.join((group[0].severity, *said))}) {some(packages, NAMED)}"
 
 
 def _refused(licence: Licence, refused: tuple[str, ...]) -> bool:
@@ -184,11 +180,6 @@ def _refused(licence: Licence, refused: tuple[str, ...]) -> bool:
 def _stem(name: str) -> str:
     """`AGPL-3.0` is `AGPL-3.0-only`, `AGPL-3.0-or-later`, `AGPL-3.0+` and Debian's `AGPL-3`: often nobody says which is meant."""
     return re.sub(r"(?<=gpl-\d)$", ".0", re.sub(r"(?:-only|-or-later|\+)$", "", name.lower()))
-
-
-def _some(names: Sequence[str], shown: int = LISTED) -> str:
-    more = f" and {len(names) - shown} more" if len(names) > shown else ""
-    return ", ".join(names[:shown]) + more
 
 
 def _unless(required: bool, text: str, case: Case) -> Said:

@@ -10,6 +10,7 @@ from pipeline.evidence import Why
 from pipeline.policy.case import Case, Fault, Remark, Said
 from pipeline.policy.model import Policy
 from pipeline.statements import Built, Decided
+from pipeline.wording import some
 
 MAKE_A_KEY = (
     "`cosign generate-key-pair --output-key-prefix {role}`, put `{role}.pub` into `policies/keys/` and list it under `keys:` in "
@@ -150,5 +151,4 @@ def _manner(policy: Policy, case: Case, built: Built) -> Iterator[Fault]:
 def _parts(built: Built, case: Case) -> str:
     expected = case.expected.inputs
     names = sorted(name for name in {*built.inputs, *expected} if built.inputs.get(name) != expected.get(name))
-    more = f" and {len(names) - PARTS} more" if len(names) > PARTS else ""
-    return (", ".join(f"`{name}`" for name in names[:PARTS]) or f"`{built.input_hash}`") + more
+    return some([f"`{name}`" for name in names], PARTS) or f"`{built.input_hash}`"

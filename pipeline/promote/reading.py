@@ -1,6 +1,5 @@
 """How releases stand, read from their registry: tags, what they name, and the verdicts on that."""
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -19,7 +18,6 @@ from pipeline.survey import in_parallel
 
 KINDS = (SUMMARY, SIGNATURE)
 """What a release has that its candidate does not need to have."""
-_LIST = re.compile(r"sha256-([0-9a-f]{64})")
 
 
 def standings(images: Collection[str], desk: Desk) -> tuple[Sequence[str], Mapping[str, Standing]]:
@@ -62,7 +60,7 @@ def _strays(tags: Collection[str], desk: Desk) -> Sequence[Decided]:
     """Verdicts on content that has no release's tag, which only the tags that stand in for a list of referrers tell of."""
     released = [tag for tag in tags if Release.parse(tag)]
     named = set(in_parallel(lambda tag: desk.registry.resolve(desk.repository.tag(tag)), released))
-    listed = [Digest(f"sha256:{match[1]}") for tag in tags if (match := _LIST.fullmatch(tag))]
+    listed = [digest for tag in tags if (digest := Digest.listed_by(tag))]
     left = [digest for digest in listed if digest not in named]
     return [
         one for verdicts, _ in in_parallel(lambda digest: _verdicts(desk.repository.at(digest), desk), left) for one in verdicts

@@ -53,8 +53,8 @@ def joined(scope: str, wanted: str) -> str:
     """
     held = {resource: actions.split(",") for resource, _, actions in (part.rpartition(":") for part in scope.split())}
     for resource, _, actions in (part.rpartition(":") for part in wanted.split()):
-        mine = held.get(resource, [])
-        mine += [action for action in actions.split(",") if action not in mine]
+        if resource in held:
+            held[resource] += [action for action in actions.split(",") if action not in held[resource]]
     return " ".join(f"{resource}:{','.join(actions)}" for resource, actions in held.items())
 
 

@@ -2,18 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pipeline.report.tables import table
-from pipeline.statements import Findings, Place, Scanned, Severity, Vulnerability
+from pipeline.statements import SEVERITIES, Findings, Place, Scanned, Severity, Vulnerability
+from pipeline.wording import some
 
 if TYPE_CHECKING:
     from pipeline.scan import Result
 
-SEVERITIES: tuple[Severity, ...] = get_args(Severity)
 COLUMNS = ("image", "packages", "not assessed", *(each.lower() for each in SEVERITIES), "secrets", "licences")
 SHOWN = 25
 """Vulnerabilities, and packages without advisories, of an image that a summary lists; the statement has all."""
@@ -100,7 +100,7 @@ def _known(name: str, scanned: Scanned) -> Iterator[str]:
     if scanned.end_of_life:
         yield f"{name}: {scanned.system} has reached its end of life: nobody publishes advisories for it any more"
     if scanned.unassessed:
-        yield f"{name}: listed, but nothing is known of them: {_few(scanned.unassessed, SHOWN)}"
+        yield f"{name}: listed, but nothing is known of them: {some(scanned.unassessed, SHOWN)}"
 
 
 def _listed(scanned: Scanned) -> Iterator[str]:
@@ -121,12 +121,8 @@ def _listed(scanned: Scanned) -> Iterator[str]:
 def _weakness(group: Sequence[Vulnerability]) -> Sequence[str]:
     """One row for all packages of one source."""
     one, names = group[0], list(dict.fromkeys(each.package for each in group))
-    fix = one.fixed or ("-" if one.status in ("", "unknown", "affected") else one.status.replace("_", " "))
-    return (one.id, one.severity.lower(), f"{_few(names, NAMED)} {one.installed}", fix, _where(one.place))
-
-
-def _few(names: Sequence[str], shown: int) -> str:
-    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")
+    fix = one.fixed or one.outlook or "-"
+    return (one.id, one.severity.lower(), f"{some(names, NAMED)} {one.installed}", fix, _where(one.place))
 
 
 def _where(place: Place) -> str:

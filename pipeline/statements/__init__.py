@@ -23,6 +23,7 @@ from pipeline.statements.formats import (
 )
 from pipeline.statements.values import (
     NOT_SELECTED,
+    SEVERITIES,
     WORST_FIRST,
     Bom,
     Built,
@@ -70,6 +71,7 @@ __all__ = [
     "Ruled",
     "Scanned",
     "Secret",
+    "SEVERITIES",
     "Severity",
     "Statable",
     "Statement",

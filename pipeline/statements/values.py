@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn, get_args
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -132,6 +132,9 @@ class Tested(Record):
 
 
 Severity = Literal["CRITICAL", "HIGH", "MEDIUM", "LOW", "UNKNOWN"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
+_USUAL = ("", "unknown", "affected", "fixed")
 
 
 class Place(Record):
@@ -160,6 +163,11 @@ class Vulnerability(Record):
     """Other names of this one vulnerability: `GHSA-…`; not of bulletins, which are about several. Where it has none, nothing
     is written, so that statements from before there were any still count."""
     place: Place = Place()
+
+    @property
+    def outlook(self) -> str:
+        """`will not fix`, `end of life`…; empty where the distribution says what it says of most."""
+        return "" if self.status in _USUAL else self.status.replace("_", " ")
 
     @model_serializer(mode="wrap")
     def _written(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

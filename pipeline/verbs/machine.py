@@ -1,11 +1,10 @@
 """`setup` and `doctor`: the machine."""
 
-import platform
-
-from pipeline import context, names
+from pipeline import context
 from pipeline.call import Call, print_json, ready_for
 from pipeline.diagnosis import State
 from pipeline.errors import PipelineError, ToolUnfit
+from pipeline.toolchain import machine_name
 from pipeline.verbs.harbors import apply_to_harbor, harbor_findings
 from pipeline.verbs.room import prune
 
@@ -55,8 +54,7 @@ def _clear(call: Call) -> None:
     """Lift the quarantine of this machine, and of the engine's where that is another one."""
     from pipeline.quarantine import Quarantine
 
-    here = call.environment.get(names.ENV_MACHINE) or platform.node()
-    for host in dict.fromkeys((here, *_engines_machine(call))):
+    for host in dict.fromkeys((machine_name(call.environment), *_engines_machine(call))):
         lifted = Quarantine(call.settings.quarantine, host).clear()
         call.console.say(f"`{host}`: " + ("the quarantine is lifted, all strikes are forgotten" if lifted else "has no strikes"))
 

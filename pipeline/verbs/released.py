@@ -10,8 +10,6 @@ from pipeline.oci import Digest
 
 Release = Mapping[str, str | None]
 OUTPUTS = ("image", "digest", "commit")
-LISTS = "sha256-"
-"""How tags begin that are lists of referrers."""
 
 
 def released_verb(call: Call) -> int:
@@ -61,7 +59,7 @@ def _none(call: Call, catalog: Catalog) -> None:
     lost = NothingSelected(f"`{place}` holds no release of these images", hint="`nox -s promote -- IMAGE`")
     if call.arguments.record is None:
         raise lost
-    counts, tags = _counts(call), [tag for tag in call.registry.tags(place) if not tag.startswith(LISTS)]
+    counts, tags = _counts(call), [tag for tag in call.registry.tags(place) if not Digest.listed_by(tag)]
     if any(counts) or tags:
         summarise(call, _missed(str(place), catalog.line, recorded=any(counts), tags=len(tags)))
         raise lost

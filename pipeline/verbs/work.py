@@ -94,9 +94,9 @@ def _checked_out(call: Call, commit: str, folder: Path) -> Path:
 
 def _lacking(call: Call, catalog: Catalog) -> Work:
     """What has no candidate, and what has one that is not proved by this checkout's checks."""
-    found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
     from pipeline.vouching import UNVOUCHED
 
+    found = survey_of(call, catalog, rebuild=call.arguments.rebuild)
     shared = not catalog.candidate_repository.loopback
     why = {step.image: [step.reason] for step in found.steps if step.action == "build"}
     reused = [step for step in found.steps if step.action == "reuse" and (shared or matrix.lanes(catalog, step.image))]

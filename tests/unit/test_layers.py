@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pipeline"
-GROUND = "names errors oci story settings"
+GROUND = "names wording errors oci story settings"
 CORE = (
     "releases gpus compatibility locks ignore depends grouping yaml_text yaml_models catalog sources catalog_rules catalog_locks"
     " catalog_text inputs plan expansion instructions dockerfile installs failures statements blame dsse evidence policy"
